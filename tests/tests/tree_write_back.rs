@@ -7,7 +7,8 @@ use futae_tests::programs::{Database, exercise};
 use futae_tests::rings;
 use futae_tests::tools::{has, has_fuse, has_root, run, text};
 use futae_tests::tree::{Tree, read};
-use futae_tests::{BUSY, LATE, cached};
+use futae_tests::{BLOCK, BUSY, LATE, cached};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -116,6 +117,48 @@ fn what_is_written_over_is_below_after_a_close_a_sync_or_the_end() {
     let (_, last) = tree.stop();
     assert_eq!(first(&lower), [6; 4096]);
     assert_eq!(last["status"]["dirty_blocks"], 0, "{last}");
+}
+
+/// Nor while the write-back is under way.
+#[test]
+fn a_write_back_under_way_is_not_seen_in_the_time_of_a_file() {
+    const BLOCKS: u64 = 64;
+    const ROUNDS: u64 = 30;
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    let (upper, lower) = (tree.upper("file"), tree.lower("file"));
+    fs::write(&lower, vec![0; 2 * BLOCKS as usize * BLOCK]).expect("a file");
+    tree.mount(&cached("4MiB", &BUSY));
+    let (file, below) = (writable(&upper), File::open(&lower).expect("opened"));
+    let last = (2 * BLOCKS - 2) * BLOCK as u64;
+    for round in 1..=ROUNDS {
+        let bytes = vec![round as u8; BLOCK];
+        // Each block is written back apart.
+        for block in (0..2 * BLOCKS).step_by(2) {
+            file.write_all_at(&bytes, block * BLOCK as u64)
+                .expect("written");
+        }
+        let written = time_now(&file);
+        let mut now = vec![0; BLOCK];
+        while now != bytes {
+            assert_eq!(time_now(&file), written, "round {round}");
+            below.read_exact_at(&mut now, last).expect("read");
+        }
+    }
+    drop(file);
+    tree.stop();
+}
+
+/// The time of change of a file that the mount says now, and not one that the kernel was told before.
+fn time_now(file: &File) -> (i64, u32) {
+    let wanted = (
+        AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC,
+        StatxFlags::MTIME,
+    );
+    let stat = statx(file, "", wanted.0, wanted.1).expect("attributes");
+    (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec)
 }
 
 #[test]

@@ -84,14 +84,20 @@ pub fn make(tree: &Tree, directory: &str, files: u64, blocks: u64) -> Vec<PathBu
     fs::create_dir_all(tree.lower(directory)).expect("a directory");
     let one = |number: u64| {
         let name = format!("{directory}/{number}");
-        let mut bytes = vec![0; BLOCK * blocks as usize];
-        for (at, page) in (0..).zip(bytes.chunks_mut(BLOCK)) {
-            stamp(number, at, 0).fill(page);
-        }
-        fs::write(tree.lower(&name), bytes).expect("a file");
+        fs::write(tree.lower(&name), data(number, blocks)).expect("a file");
         tree.upper(&name)
     };
     (0..files).map(one).collect()
+}
+
+/// What [`make`] writes to a file.
+#[must_use]
+pub fn data(file: u64, blocks: u64) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK * blocks as usize];
+    for (at, page) in (0..).zip(bytes.chunks_mut(BLOCK)) {
+        stamp(file, at, 0).fill(page);
+    }
+    bytes
 }
 
 /// What a block of a file is stamped with.

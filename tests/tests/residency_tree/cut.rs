@@ -3,7 +3,7 @@
 use futae_policy::Prng;
 use futae_tests::BLOCK;
 use futae_tests::kernel_pages::can_run;
-use futae_tests::kernel_pages::tree::{audit, make, mount, stamp};
+use futae_tests::kernel_pages::tree::{audit, data, make, mount};
 use futae_tests::tree::{Tree, read};
 use rustix::fs::{Advice, fadvise};
 use std::fs::{self, File};
@@ -27,14 +27,6 @@ const READS: [(usize, usize); 4] = [
 const READERS: usize = 4;
 const FILES: u64 = 60;
 const TURNS: u64 = 40;
-
-fn whole(file: u64) -> Vec<u8> {
-    let mut bytes = vec![0; BLOCK * BLOCKS as usize];
-    for (at, page) in (0..).zip(bytes.chunks_mut(BLOCK)) {
-        stamp(file, at, 0).fill(page);
-    }
-    bytes
-}
 
 fn read_at(file: &File, at: usize, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0xAA; length];
@@ -64,7 +56,7 @@ fn readers_of_a_file_that_is_cut_below_have_what_remains() {
     mount(&mut tree, BLOCKS * FILES, "s3-fifo", &[]);
     let mut prng = Prng::new(21);
     for (number, path) in (0..).zip(&paths) {
-        let (file, whole) = (File::open(path).expect("opened"), whole(number));
+        let (file, whole) = (File::open(path).expect("opened"), data(number, BLOCKS));
         let below = File::options()
             .write(true)
             .open(tree.lower(&format!("cut/{number}")))

@@ -51,6 +51,12 @@ impl Engine {
         u64::from(sizing.capacity_blocks) * self.block_bytes
     }
 
+    /// The size in bytes that is left of it for blocks.
+    pub fn capacity_bytes(&self) -> u64 {
+        let sizing = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
+        u64::from(sizing.left()) * self.block_bytes
+    }
+
     /// Reduces the cache by `bytes` that are used beside it for the data it caches, so that both
     /// together stay within the configured size. At least half of the cache stays. As with
     /// [`resize`](Self::resize), frames are returned to the kernel.

@@ -13,7 +13,7 @@ const BESIDE_SHARE: u64 = 10;
 const SPARE_SHARE: u64 = 64;
 /// What is taken from the pages is at most this share of them.
 const ASIDE_SHARE: u64 = 3;
-/// The step in which it grows; it shrinks by one when there has been room for two for so many looks.
+/// The step in which that grows. It shrinks by one step after this many looks at which there was room for two.
 const STEP_BYTES: u64 = 1 << 20;
 const LOOKS: u32 = 100;
 /// What this process soon has for itself when it is used.
@@ -42,19 +42,20 @@ impl Looking {
 
     /// Makes the cache smaller or larger if its memory is not what it was said to be.
     pub(super) fn look(&mut self) {
-        let keeper = Arc::clone(&self.keeper);
-        let beside = &keeper.beside;
-        let pages = beside.most_pages();
-        let Some(private) = private_bytes() else {
-            return;
-        };
+        let (watch, beside) = (&self.keeper.watch, &self.keeper.beside);
         let (before, cache) = (beside.aside_bytes(), self.engine.wanted_bytes());
-        // What will be there soon comes faster than pages go.
-        let left = cache.saturating_sub(before);
-        let pages = (pages * PAGE_BYTES).max(left + WAITING_BYTES);
-        let private = private.max(PRIVATE_BYTES) + self.engine.may_become_dirty_bytes();
-        let in_use = pages + private + keeper.watch.bytes();
-        let aside = self.share.next(before, cache, in_use);
+        let aside = if cache < CACHE_BYTES_MIN {
+            0
+        } else if let Some(private) = private_bytes() {
+            // What will be there soon comes faster than pages go.
+            let full = self.engine.capacity_bytes() + WAITING_BYTES;
+            let pages = (beside.most_pages() * PAGE_BYTES).max(full);
+            let private = private.max(PRIVATE_BYTES) + self.engine.may_become_dirty_bytes();
+            self.share
+                .next(before, cache, pages + private + watch.bytes())
+        } else {
+            before
+        };
         if aside != before {
             beside.set_aside(aside);
             self.engine.fit_keeper();
@@ -72,9 +73,6 @@ struct Share {
 impl Share {
     /// What is to be taken from a cache of which `before` was taken, while so many bytes are in use.
     fn next(&mut self, before: u64, cache: u64, in_use: u64) -> u64 {
-        if cache < CACHE_BYTES_MIN {
-            return 0;
-        }
         let most = cache + cache / BESIDE_SHARE - cache / SPARE_SHARE;
         let steps = in_use.saturating_sub(most).div_ceil(STEP_BYTES);
         if steps > 0 {
@@ -122,6 +120,5 @@ mod tests {
         assert_eq!(share.next(MIB, cache, 692 * MIB + 1), MIB);
         assert!(wait(&mut share, 692 * MIB));
         assert_eq!(share.next(MIB, cache, 693 * MIB), MIB);
-        assert_eq!(share.next(0, 63 * MIB, 200 * MIB), 0);
     }
 }

@@ -13,9 +13,6 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// The cache sees all programs as one client.
-const NOBODY: ClientId = ClientId(0);
-
 /// The data of one file.
 pub(crate) struct Contents {
     pub(super) engine: Arc<Engine>,
@@ -121,7 +118,9 @@ impl Contents {
         if !self.is_dirty() {
             return Ok(());
         }
-        let settled = self.engine.wait(self.volume, NOBODY, Operation::Settle);
+        let settled = self
+            .engine
+            .wait(self.volume, ClientId::NOBODY, Operation::Settle);
         settled.map(drop).map_err(|error| errno_of(&error))
     }
 
@@ -178,7 +177,7 @@ impl Contents {
         };
         self.engine.submit(Request {
             volume: self.volume,
-            client: NOBODY,
+            client: ClientId::NOBODY,
             sequence: 0,
             operation,
             done,

@@ -47,6 +47,10 @@ impl Passthrough {
         self.weigh();
         if let Some(contents) = node.contents() {
             contents.notice(&super::stat::Stamp::of(&stat));
+            if contents.lower.seen.writes_back() {
+                let stat = self.stat(&node)?;
+                return Ok((node, stat));
+            }
         }
         Ok((node, stat))
     }
@@ -214,9 +218,13 @@ impl Passthrough {
         }
     }
 
-    /// The attributes of the lower file.
+    /// The attributes of the lower file, as programs are to see them.
     pub(crate) fn stat(&self, node: &Arc<Node>) -> Result<Stat, Errno> {
-        stat_of(&*self.nodes.place(node)?)
+        let place = self.nodes.place(node)?;
+        match node.contents() {
+            Some(contents) => contents.lower.seen.stat(&place),
+            None => stat_of(&place),
+        }
     }
 }
 

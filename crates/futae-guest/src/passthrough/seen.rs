@@ -3,16 +3,16 @@
 //!
 //! With write-back a file has two times of change: that of a user's write, which programs should
 //! see, and that of the write-back, which they should not. The first is therefore set on the lower
-//! file when a write is kept, and restored after the write-back.
+//! file when a write is kept, and restored after the write-back; until then it is shown in place of the second.
 
 use super::lock::locked;
 use super::place::stat_of;
 use super::stat::Stamp;
-use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Writes within this interval share one time, as with the kernel's own clock for files.
@@ -33,6 +33,8 @@ pub(crate) struct Seen {
     writes: AtomicU32,
     /// Number of writes to the lower file under way; only counted with write-back.
     writes_below: AtomicU32,
+    /// Number of those that ever began.
+    begun_below: AtomicU64,
     /// Another program has changed the file, and the cache has not been informed yet.
     is_foreign: AtomicBool,
 }
@@ -47,6 +49,7 @@ impl Seen {
             }),
             writes: AtomicU32::new(0),
             writes_below: AtomicU32::new(0),
+            begun_below: AtomicU64::new(0),
             is_foreign: AtomicBool::new(false),
         })
     }
@@ -57,6 +60,27 @@ impl Seen {
         let is_ours = self.writes_below.load(Ordering::Acquire) > 0;
         let differs = !is_ours && stamp_of(place)? != last.stamp;
         Ok(differs || self.is_foreign.load(Ordering::Acquire))
+    }
+
+    /// Whether the file can have the time of a write-back.
+    pub(crate) fn writes_back(&self) -> bool {
+        self.writes_back
+    }
+
+    /// The attributes of the file as programs are to see them.
+    pub(crate) fn stat(&self, place: &OwnedFd) -> Result<Stat, Errno> {
+        let begun = self.begun_below.load(Ordering::Acquire);
+        let active = self.writes_below.load(Ordering::Acquire) > 0;
+        let mut stat = stat_of(place)?;
+        if !self.writes_back {
+            return Ok(stat);
+        }
+        let last = locked(&self.last);
+        let is_ours = active || self.begun_below.load(Ordering::Acquire) != begun;
+        if is_ours && !self.is_foreign.load(Ordering::Acquire) {
+            last.stamp.show_modified(&mut stat);
+        }
+        Ok(stat)
     }
 
     /// Whether a stamp just read differs from the known one while no write is under way.
@@ -115,6 +139,7 @@ impl Seen {
         }
         let last = locked(&self.last);
         let is_first = self.writes_below.fetch_add(1, Ordering::AcqRel) == 0;
+        self.begun_below.fetch_add(1, Ordering::AcqRel);
         let is_alone = is_first && self.writes.load(Ordering::Acquire) == 0;
         if is_alone && stamp_of(place).is_ok_and(|now| now != last.stamp) {
             self.is_foreign.store(true, Ordering::Release);
@@ -128,15 +153,21 @@ impl Seen {
             return;
         }
         let mut last = locked(&self.last);
-        self.writes_below.fetch_sub(1, Ordering::AcqRel);
+        let is_last = self.writes_below.fetch_sub(1, Ordering::AcqRel) == 1;
         if self.is_foreign.load(Ordering::Acquire) {
             return;
         }
-        if self.writes.load(Ordering::Acquire) == 0 {
-            set_modified(place, last.stamp.modified);
+        let modified = last.stamp.modified;
+        let restores = self.writes.load(Ordering::Acquire) == 0;
+        if restores {
+            set_modified(place, modified);
         }
         if let Ok(now) = stamp_of(place) {
             last.stamp = now;
+            if restores && !is_last {
+                // Another write to the file may have set its time since.
+                last.stamp.modified = modified;
+            }
         }
     }
 }

@@ -24,6 +24,13 @@ impl Stamp {
         }
     }
 
+    /// Shows its time of change in place of another.
+    pub(crate) fn show_modified(&self, stat: &mut Stat) {
+        let (seconds, nanos) = self.modified;
+        stat.st_mtime = seconds;
+        stat.st_mtime_nsec = nanos as _;
+    }
+
     /// Whether only attributes have changed since `before`.
     pub(crate) fn has_contents_of(&self, before: &Self) -> bool {
         (self.size, self.modified) == (before.size, before.modified)
