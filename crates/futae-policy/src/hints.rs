@@ -24,6 +24,22 @@ pub trait SimulatorHints {
     fn foresee(&self, _ahead: u32) -> Option<Slot> {
         None
     }
+
+    /// Stores the next victims in `victims`, in order, as far as they are cheap to find; returns their number.
+    #[inline]
+    fn foresee_all(&self, victims: &mut [Slot]) -> usize {
+        for (ahead, victim) in (0..).zip(victims.iter_mut()) {
+            let Some(slot) = self.foresee(ahead) else {
+                return ahead as usize;
+            };
+            *victim = slot;
+        }
+        victims.len()
+    }
+
+    /// Prefetches what a hit in this slot, which may be any number, will need.
+    #[inline]
+    fn approach(&self, _slot: Slot) {}
 }
 
 impl<P: SimulatorHints + ?Sized> SimulatorHints for Box<P> {
@@ -37,6 +53,14 @@ impl<P: SimulatorHints + ?Sized> SimulatorHints for Box<P> {
     #[inline]
     fn foresee(&self, ahead: u32) -> Option<Slot> {
         (**self).foresee(ahead)
+    }
+    #[inline]
+    fn foresee_all(&self, victims: &mut [Slot]) -> usize {
+        (**self).foresee_all(victims)
+    }
+    #[inline]
+    fn approach(&self, slot: Slot) {
+        (**self).approach(slot);
     }
 }
 

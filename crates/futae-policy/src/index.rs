@@ -1,6 +1,6 @@
 //! Two indexes from block to slot and back, behind one interface.
 
-use crate::structures::grown;
+use crate::structures::{grown, prefetch};
 use crate::{BlockId, Slot};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
@@ -74,6 +74,18 @@ impl Index for DenseIndex {
     fn get(&self, block: BlockId) -> Option<Slot> {
         let slot = *self.slots.get(block.index() as usize)?;
         (slot != ABSENT).then_some(Slot(slot))
+    }
+    /// The slot's block is wanted next, if the slot is a victim soon.
+    #[inline]
+    fn glance(&self, block: BlockId) -> (Slot, bool) {
+        let slot = self.slots.get(block.index() as usize);
+        let slot = slot.copied().unwrap_or(ABSENT);
+        prefetch(&self.blocks, slot as usize);
+        (Slot(slot), slot == ABSENT)
+    }
+    #[inline]
+    fn prefetch(&self, block: BlockId) {
+        prefetch(&self.slots, block.index() as usize);
     }
     #[inline]
     fn block_in(&self, slot: Slot) -> BlockId {

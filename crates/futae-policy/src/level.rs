@@ -121,8 +121,14 @@ impl<P: Policy, I: Index> Level<P, I> {
     }
 
     /// The class of the block in a slot that is in use.
+    #[inline]
     pub fn class_in(&self, slot: Slot) -> Class {
-        self.classes[slot.i()]
+        // If all blocks have the same class, classes need not be read.
+        if self.has_classes {
+            self.classes[slot.i()]
+        } else {
+            Class::NORMAL
+        }
     }
 
     /// Offers one block to the level: counts it, informs the policy, and returns the decision. A
@@ -241,7 +247,7 @@ impl<P: Policy, I: Index> Level<P, I> {
         Victim {
             block: self.index.block_in(slot),
             slot,
-            class: self.classes[slot.i()],
+            class: self.class_in(slot),
         }
     }
 

@@ -12,6 +12,7 @@ use futae_policy::{
     RegisteredPolicy, Slot, SpecError, Visit, visit,
 };
 use serde::Serialize;
+use std::hint::black_box;
 
 /// Requests served by one level, or by the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -109,9 +110,8 @@ const AHEAD: usize = 128;
 
 /// A machine whose first level serves most requests.
 trait Ahead {
-    /// Prefetches what [`look_ahead`](Self::look_ahead) will read first. With several levels that
-    /// has no benefit.
-    fn prefetch(&self, _blocks: &[u32]) {}
+    /// Prefetches what [`look_ahead`](Self::look_ahead) will read first.
+    fn prefetch(&self, blocks: &[u32]);
     /// Reads what requests for these blocks will need, and stores in `likely` the slot of each at
     /// the first level, or any slot.
     fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]);
@@ -176,7 +176,10 @@ fn look_ahead<P: RegisteredPolicy, I: Index>(
     blocks: &[u32],
     likely: &mut [Slot],
 ) {
-    level.look_ahead(blocks.iter().map(|&number| block(number)), likely);
+    let blocks = blocks.iter().map(|&number| block(number));
+    level.look_ahead(blocks, likely, |evicted| {
+        black_box(evicted);
+    });
 }
 
 /// As [`each_ahead`], for a single level shared by guests with `blocks` blocks each.
@@ -355,9 +358,27 @@ impl Visit for MakeTwo {
 
 impl<P: RegisteredPolicy, Q: RegisteredPolicy> Ahead for TwoLevels<P, Q> {
     #[inline(always)]
+    fn prefetch(&self, blocks: &[u32]) {
+        let blocks = blocks.iter().map(|&number| block(number));
+        self.upper.level.prefetch(blocks);
+    }
+    #[inline(always)]
     fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]) {
-        look_ahead(&self.lower.level, blocks, likely);
-        look_ahead(&self.upper.level, blocks, likely);
+        let (upper, lower) = (&self.upper.level, &self.lower.level);
+        let all = blocks.iter().map(|&number| block(number));
+        upper.look_ahead(all.clone(), likely, |evicted| lower.prefetch_one(evicted));
+        // Only these go down.
+        let mut missed = [BlockId::on_first(0); AHEAD];
+        let mut count = 0;
+        for (block, &likely) in all.zip(likely.iter()) {
+            missed[count] = block;
+            count += usize::from(!upper.holds(likely, block));
+        }
+        let missed = missed[..count].iter().copied();
+        missed.clone().for_each(|block| lower.prefetch_one(block));
+        lower.look_ahead(missed, &mut [Slot(0); AHEAD], |evicted| {
+            lower.prefetch_one(evicted);
+        });
     }
     #[inline(always)]
     fn hit(&mut self, likely: Slot, access: &Access) -> bool {

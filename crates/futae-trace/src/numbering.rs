@@ -99,15 +99,18 @@ impl Numbering {
             let has_far = !self.far.is_empty();
             if has_far {
                 let all = places.iter_mut().zip(volumes).zip(blocks);
-                for ((place, &volume), &block) in all {
+                for (at, ((place, &volume), &block)) in all.enumerate() {
                     *place = self.far.approach(volume, block);
+                    meanwhile(at);
                 }
             }
             for ((at, known), &block) in known.iter_mut().enumerate().zip(blocks) {
                 let turned = block.wrapping_sub(origin).rotate_right(turn);
                 let place = self.near.get(turned as usize);
                 *known = place.copied().unwrap_or(0);
-                meanwhile(at);
+                if !has_far {
+                    meanwhile(at);
+                }
             }
             let known = &mut known[..blocks.len()];
             let mut volume_bits = volumes.iter().fold(0, |bits, volume| bits | volume.0);

@@ -20,7 +20,7 @@
 //! # Cost
 //! O(1) an access beside the inner order; 9 bytes a slot beside the inner order
 
-use crate::structures::Queues;
+use crate::structures::{Queues, prefetch};
 use crate::{
     Access, Admission, Arguments, BlockId, Class, Departure, Kind, Policy, PolicySpec,
     RegisteredPolicy, Shape, SimulatorHints, Slot, SpecError, StoreCosts,
@@ -186,6 +186,23 @@ impl SimulatorHints for Exclusive {
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
         self.demoted.glance(block)
+    }
+
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.demoted.foresee(ahead)
+    }
+
+    #[inline]
+    fn foresee_all(&self, victims: &mut [Slot]) -> usize {
+        self.demoted.foresee_all(victims)
+    }
+
+    #[inline]
+    fn approach(&self, slot: Slot) {
+        prefetch(&self.is_served, slot.i());
+        self.served.approach(slot);
+        self.demoted.approach(slot);
     }
 }
 

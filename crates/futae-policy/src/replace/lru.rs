@@ -12,17 +12,15 @@
 //! # Deviations
 //! none
 //! # Cost
-//! O(1) an access; 14 bytes a slot
+//! O(1) an access; at most 14 bytes a slot
 
-use crate::structures::LogQueues;
+use crate::structures::Recency;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
-
-const ORDER: usize = 0;
 
 /// Least recently used first.
 #[derive(Debug)]
 pub struct Lru {
-    order: LogQueues,
+    order: Recency,
 }
 
 /// Builds the policy; it has no parameters.
@@ -35,7 +33,7 @@ impl Lru {
     #[must_use]
     pub fn new(slots: u32) -> Self {
         Self {
-            order: LogQueues::new(slots),
+            order: Recency::new(slots),
         }
     }
 }
@@ -43,17 +41,17 @@ impl Lru {
 impl Policy for Lru {
     #[inline]
     fn insert(&mut self, slot: Slot, _access: &Access) {
-        self.order.push_back(ORDER, slot);
+        self.order.push_back(slot);
     }
 
     #[inline]
     fn hit(&mut self, slot: Slot, _access: &Access) {
-        self.order.move_back(ORDER, slot);
+        self.order.move_back(slot);
     }
 
     #[inline]
     fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
-        self.order.front(ORDER)
+        self.order.front()
     }
 
     #[inline]
@@ -62,18 +60,23 @@ impl Policy for Lru {
     }
 
     fn order(&self) -> Vec<Slot> {
-        self.order.iter_back(ORDER).collect()
+        self.order.iter_back().collect()
     }
 
     fn audit(&self, resident: u32) {
-        assert_eq!(self.order.len(ORDER), resident);
+        assert_eq!(self.order.len(), resident);
     }
 }
 
 impl SimulatorHints for Lru {
     #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.order.about(ORDER, ahead)
+    fn foresee_all(&self, victims: &mut [Slot]) -> usize {
+        self.order.first(victims)
+    }
+
+    #[inline]
+    fn approach(&self, slot: Slot) {
+        self.order.approach(slot);
     }
 }
 

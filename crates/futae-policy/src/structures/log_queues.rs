@@ -1,5 +1,6 @@
 //! Several queues over one space of slots, kept as logs.
 
+use super::prefetch;
 use crate::Slot;
 use std::hint::black_box;
 
@@ -204,6 +205,37 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         Some(Slot(slot))
     }
 
+    /// Stores the first slots of queue `q` in `slots`, in order, and returns their number. For look-ahead: their places are
+    /// prefetched.
+    #[inline]
+    pub fn first(&self, q: usize, slots: &mut [Slot]) -> usize {
+        let log = &self.logs[q];
+        let wanted = slots.len().min(log.length as usize);
+        let mut at = (log.head / WORD) as usize;
+        let mut left = !0 << (log.head % WORD);
+        let mut found = 0;
+        while found < wanted {
+            let mut bits = log.held[at] & left;
+            while bits != 0 && found < wanted {
+                let cell = at * WORD as usize + bits.trailing_zeros() as usize;
+                let slot = log.cells[cell];
+                prefetch(&self.places, slot as usize);
+                slots[found] = Slot(slot);
+                found += 1;
+                bits &= bits - 1;
+            }
+            at = if at + 1 == log.held.len() { 0 } else { at + 1 };
+            left = !0;
+        }
+        found
+    }
+
+    /// Prefetches the place of `slot`, which may be any number.
+    #[inline]
+    pub fn approach(&self, slot: Slot) {
+        prefetch(&self.places, slot.i());
+    }
+
     /// The last slot of queue `q`.
     #[must_use]
     pub fn back(&self, q: usize) -> Option<Slot> {
@@ -287,9 +319,19 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         self.leave(q, cell);
     }
 
+    /// Whether `slot`, which must be in a queue, is the last one of queue `q`, and no gap follows it.
+    #[inline]
+    fn is_last(&self, q: usize, slot: Slot) -> bool {
+        let log = &self.logs[q];
+        log.used > 0 && self.places[slot.i()] == Self::place(q, log.after(log.head, log.used - 1))
+    }
+
     /// Moves `slot` from its queue to the back of queue `q`.
     #[inline]
     pub fn move_back(&mut self, q: usize, slot: Slot) {
+        if self.is_last(q, slot) {
+            return;
+        }
         // First, since it may move the slot.
         self.make_room(q);
         let (from, cell) = (self.queue_of(slot), self.cell_of(slot));
@@ -466,6 +508,10 @@ mod tests {
                 back.reverse();
                 assert_eq!(front, Vec::from(plain.clone()));
                 assert_eq!(back, front);
+                let mut first = [Slot(0); 9];
+                let found = lines.first(q, &mut first);
+                assert_eq!(found, front.len().min(9));
+                assert!(first[..found].iter().zip(&front).all(|(s, &f)| s.0 == f));
                 for pair in front.windows(2) {
                     assert_eq!(lines.after(Slot(pair[0])), Some(Slot(pair[1])));
                 }

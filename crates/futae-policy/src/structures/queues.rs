@@ -1,5 +1,6 @@
 //! Several doubly linked queues over one space of slots.
 
+use super::prefetch;
 use crate::Slot;
 
 const NIL: u32 = u32::MAX;
@@ -45,6 +46,12 @@ impl Queues {
                 queues
             ],
         }
+    }
+
+    /// Prefetches the links of `slot`, which may be any number.
+    #[inline]
+    pub fn approach(&self, slot: Slot) {
+        prefetch(&self.links, slot.i());
     }
 
     /// Slots in queue `q`.

@@ -48,6 +48,16 @@ macro_rules! binary {
         #[doc = $what]
         pub struct $name;
 
+        impl $name {
+            /// The number in a record, which has its length.
+            #[inline]
+            fn number(record: &[u8]) -> u64 {
+                let mut bytes = [0; size_of::<$integer>()];
+                bytes.copy_from_slice(record);
+                u64::from($read(bytes))
+            }
+        }
+
         impl RecordDecoder for $name {
             fn record_bytes(&self) -> usize {
                 size_of::<$integer>()
@@ -71,12 +81,17 @@ macro_rules! binary {
                 requests: &mut Vec<Request>,
             ) -> usize {
                 let records = records.chunks_exact(size_of::<$integer>());
-                let key = |record: &[u8]| {
-                    let mut bytes = [0; size_of::<$integer>()];
-                    bytes.copy_from_slice(record);
-                    (u64::from($read(bytes)), None)
-                };
-                context.keys(records, key, requests)
+                context.keys(records, |record| (Self::number(record), None), requests)
+            }
+
+            fn decode_starts(
+                &mut self,
+                records: &[u8],
+                context: &mut Context,
+                starts: &mut Vec<u64>,
+            ) -> Option<u64> {
+                let records = records.chunks_exact(size_of::<$integer>());
+                context.key_starts(records.map(Self::number), starts)
             }
         }
     };

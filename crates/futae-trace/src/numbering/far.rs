@@ -117,7 +117,8 @@ impl Far {
     fn find_from(&self, mut place: usize, volume: VolumeId, block: u64) -> usize {
         loop {
             let entry = &self.entries[place];
-            if entry.number == NONE || (entry.block == block && entry.volume == volume) {
+            // An empty entry has a block and a volume, too, which does no harm: it has no number.
+            if (entry.block == block && entry.volume == volume) || entry.number == NONE {
                 return place;
             }
             place = (place + 1) & (self.entries.len() - 1);
