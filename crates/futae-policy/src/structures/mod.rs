@@ -3,6 +3,7 @@
 
 mod block_table;
 mod bloom;
+mod chain;
 mod counts;
 mod forest;
 mod ghost_lists;
@@ -24,6 +25,7 @@ mod table;
 
 pub use block_table::BlockTable;
 pub use bloom::Bloom;
+pub use chain::Chain;
 pub use counts::Counts;
 pub use forest::{FEATURES, Features, Forest, magnitude};
 pub use ghost_lists::GhostLists;

@@ -1,6 +1,6 @@
 //! Slots in order of their last use.
 
-use super::{LogQueues, Queues};
+use super::{Chain, LogQueues};
 use crate::Slot;
 
 /// Up to so many slots the links of a list, 8 bytes each, stay in a processor's second cache.
@@ -12,7 +12,7 @@ const ONLY: usize = 0;
 #[derive(Clone, Debug)]
 pub enum Recency {
     /// Few slots.
-    Linked(Queues),
+    Linked(Chain),
     /// Many slots.
     Log(LogQueues),
 }
@@ -22,7 +22,7 @@ impl Recency {
     #[must_use]
     pub fn new(slots: u32) -> Self {
         if slots <= LINKED_MAX {
-            Self::Linked(Queues::new(1, slots))
+            Self::Linked(Chain::new(slots))
         } else {
             Self::Log(LogQueues::new(slots))
         }
@@ -32,7 +32,7 @@ impl Recency {
     #[must_use]
     pub fn len(&self) -> u32 {
         match self {
-            Self::Linked(order) => order.len(ONLY),
+            Self::Linked(order) => order.len(),
             Self::Log(order) => order.len(ONLY),
         }
     }
@@ -48,7 +48,7 @@ impl Recency {
     #[must_use]
     pub fn front(&self) -> Option<Slot> {
         match self {
-            Self::Linked(order) => order.front(ONLY),
+            Self::Linked(order) => order.front(),
             Self::Log(order) => order.front(ONLY),
         }
     }
@@ -57,7 +57,7 @@ impl Recency {
     #[inline]
     pub fn push_back(&mut self, slot: Slot) {
         match self {
-            Self::Linked(order) => order.push_back(ONLY, slot),
+            Self::Linked(order) => order.push_back(slot),
             Self::Log(order) => order.push_back(ONLY, slot),
         }
     }
@@ -66,12 +66,7 @@ impl Recency {
     #[inline]
     pub fn move_back(&mut self, slot: Slot) {
         match self {
-            Self::Linked(order) => {
-                if order.back(ONLY) != Some(slot) {
-                    order.remove(slot);
-                    order.push_back(ONLY, slot);
-                }
-            }
+            Self::Linked(order) => order.move_back(slot),
             Self::Log(order) => order.move_back(ONLY, slot),
         }
     }
@@ -88,7 +83,7 @@ impl Recency {
     /// The slots, back to front.
     pub fn iter_back(&self) -> Box<dyn Iterator<Item = Slot> + '_> {
         match self {
-            Self::Linked(order) => Box::new(order.iter_back(ONLY)),
+            Self::Linked(order) => Box::new(order.iter_back()),
             Self::Log(order) => Box::new(order.iter_back(ONLY)),
         }
     }
