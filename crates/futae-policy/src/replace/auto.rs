@@ -54,6 +54,7 @@ use agreed::Agreed;
 pub use candidates::candidates;
 use content::Content;
 use imitation::{Imitation, Shadow};
+use opening::Filling;
 use rehearsal::Rehearsal;
 use shadows::Shadows;
 
@@ -65,6 +66,9 @@ const REHEARSED_MEMORY: f64 = 2.0;
 const PATIENCE: f64 = 4.0;
 /// Requests for each slot after which a rehearsal that is not ahead ends.
 const PATIENCE_MAX: f64 = 16.0;
+/// The largest factor by which rehearsals that came to nothing lengthen that of the candidate with the highest score. Some orders
+/// need long to know which blocks they should have kept.
+const PATIENCE_GROWTH_MAX: f64 = 8.0;
 /// The smallest lead in hits of a rehearsal, however small the cache is.
 const REHEARSED_LEAD_MIN: f64 = 8.0;
 
@@ -72,8 +76,13 @@ const REHEARSED_LEAD_MIN: f64 = 8.0;
 const SURE_REHEARSED: f64 = 2.0;
 /// Hits by which a rehearsal must be ahead for each block of the cache that it does not hold.
 const PRICE: f64 = 0.05;
-/// So many slots are examined to find how many these are.
+/// The same for a shadow of all slots, which has been compared for longer. With 0.4 a change of load would cost more than two turnovers.
+const PRICE_OF_SHADOWS: f64 = 0.35;
+/// A return to the order that was in force before costs so many times as much: two orders that lead in turn are equally good.
+const RETURN: f64 = 2.0;
+/// So many slots are examined to find how many these are, the second if it may be done after each window.
 const EXAMINED: u32 = 1024;
+const EXAMINED_OFTEN: u32 = 256;
 
 /// The content of the cache, the candidates, and the rehearsed one.
 pub struct Auto {
@@ -86,6 +95,9 @@ pub struct Auto {
     requests_at_change: u64,
     /// Resident blocks.
     resident: u32,
+    filling: Filling,
+    /// The candidate that was in force before.
+    left: Option<usize>,
     remarks: Vec<String>,
 }
 
@@ -111,6 +123,8 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError
         requests: 0,
         requests_at_change: 0,
         resident: 0,
+        filling: Filling::default(),
+        left: None,
         remarks: Vec::new(),
     };
     if let Some(first) = auto.shadows.first_rehearsed() {
@@ -155,6 +169,12 @@ impl Auto {
         let Some(first) = self.shadows.close_opening() else {
             return;
         };
+        if self
+            .filling
+            .load_has_changed(self.shape.slots, self.requests)
+        {
+            return;
+        }
         if self.shadows.are_whole() {
             self.follow_shadow(first);
             return;
@@ -173,20 +193,24 @@ impl Auto {
     fn judge(&mut self) -> bool {
         let best = self.shadows.judge();
         if self.shadows.are_whole() {
-            return best.is_some_and(|best| self.follow_shadow(best));
+            return best.is_some_and(|best| self.shadow_pays(best) && self.follow_shadow(best));
         }
         let slots = f64::from(self.shape.slots);
         let needed = (self.shadows.lead() * slots).max(REHEARSED_LEAD_MIN);
+        let price = PRICE * slots;
+        let growth = best.map_or(1.0, |best| self.shadows.handicap(best));
+        let longest = PATIENCE_MAX * growth.min(PATIENCE_GROWTH_MAX);
         let mut has_won = false;
         let rehearsal = self.rehearsal.take_if(|rehearsal| {
             let turnovers = rehearsal.requests() as f64 / slots;
             let is_best = best == Some(rehearsal.candidate());
-            let patience = if is_best { PATIENCE_MAX } else { PATIENCE };
+            let patience = if is_best { longest } else { PATIENCE };
             let ahead = rehearsal.ahead();
             has_won = ahead >= needed.max(SURE_REHEARSED * rehearsal.deviation());
             // The first change is tried at once. One after another must pay what it costs.
             if has_won && !self.remarks.is_empty() {
-                has_won = ahead >= PRICE * slots * strays_of(rehearsal, &self.content, &self.shape);
+                let is_held = |block| rehearsal.holds(block);
+                has_won = ahead >= price * strays_of(is_held, &self.content, &self.shape, EXAMINED);
             }
             has_won || turnovers > patience
         });
@@ -203,6 +227,18 @@ impl Auto {
             self.rehearse(best);
         }
         false
+    }
+
+    /// Whether a change to a shadow of all slots pays what it costs.
+    fn shadow_pays(&self, new: usize) -> bool {
+        let again = if self.left == Some(new) { RETURN } else { 1.0 };
+        let price = PRICE_OF_SHADOWS * again * f64::from(self.shape.slots);
+        let ahead = self.shadows.ahead(new);
+        if self.remarks.is_empty() || ahead >= price {
+            return true;
+        }
+        let is_held = |block| self.shadows.holds(new, block);
+        ahead >= price * strays_of(is_held, &self.content, &self.shape, EXAMINED_OFTEN)
     }
 
     fn follow(&mut self, new: usize, level: Shadow, ahead: f64) {
@@ -248,6 +284,7 @@ impl Auto {
     }
 
     fn remark(&mut self, old: usize, new: usize, ahead: f64) {
+        self.left = Some(old);
         let since = self.requests - std::mem::replace(&mut self.requests_at_change, self.requests);
         if self.remarks.len() < REMARKS_MAX {
             self.remarks.push(format!(
@@ -261,12 +298,17 @@ impl Auto {
     }
 }
 
-/// The share of the slots, among some, whose block a rehearsal does not hold.
-fn strays_of(rehearsal: &Rehearsal, content: &Content, shape: &Shape) -> f64 {
-    let step = (shape.slots / EXAMINED).max(1) as usize;
+/// The share of the slots, among some, whose block another level does not hold.
+fn strays_of(
+    is_held: impl Fn(BlockId) -> bool,
+    content: &Content,
+    shape: &Shape,
+    examined: u32,
+) -> f64 {
+    let step = (shape.slots / examined).max(1) as usize;
     let examined = (0..shape.slots).step_by(step);
     let count = examined.len();
-    let strays = examined.filter(|&slot| !rehearsal.holds(content.block(Slot(slot))));
+    let strays = examined.filter(|&slot| !is_held(content.block(Slot(slot))));
     strays.count() as f64 / count.max(1) as f64
 }
 
@@ -286,6 +328,10 @@ impl Policy for Auto {
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
         self.resident += 1;
+        if self.shadows.is_opening() {
+            self.filling
+                .see(self.resident, self.shape.slots, self.requests);
+        }
         self.content.insert(slot, access);
     }
 

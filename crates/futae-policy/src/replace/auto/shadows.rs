@@ -153,6 +153,17 @@ impl Shadows {
         &self.candidates[at].spec
     }
 
+    /// By this factor the lead of a candidate must be longer, and its rehearsal may be.
+    pub fn handicap(&self, at: usize) -> f64 {
+        self.candidates[at].handicap
+    }
+
+    /// Whether a candidate's shadow holds a block. The leader of the cache counts as if it held all.
+    pub fn holds(&self, at: usize, block: BlockId) -> bool {
+        let shadow = self.candidates[at].shadow.as_ref();
+        shadow.is_none_or(|shadow| shadow.find(block).is_some())
+    }
+
     /// The candidate in force.
     pub fn in_force(&self) -> usize {
         self.in_force
