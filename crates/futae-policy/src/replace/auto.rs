@@ -11,18 +11,21 @@
 //! another candidate | hashed sample of requests → shadow of each candidate → scores
 //! # Transitions
 //! hit, miss, demotion, notice: as the order in force decides, and before it each shadow if the block is of the sample, and the
-//! rehearsal | until the first eviction the sample also goes to caches with a quarter of the shadows' slots, under the first order and the
-//! candidates that may open: the one that leads there by a deviation of chance and 2 hits is in force when the cache is full |
-//! each 64 requests of the sample a candidate's score is its hits, which decay over `memory` requests for each slot |
-//! the candidate with the highest score is ahead of the order in force by `lead`, and by 2 deviations of chance for each rehearsal that
-//! came to nothing, at most 6: it is rehearsed, beginning with the blocks of the cache | the rehearsal has more hits than the cache, by
-//! `lead`, 8 and 2 deviations of chance at least, over about 2 requests for each slot, and after the first change by a 20th of the
-//! blocks of the cache that it does not hold: its level is the leader from now on; if that does not come about within 4 requests for
-//! each slot, or 16 if its score is the highest, the rehearsal ends, and the candidate's next one needs twice the lead | the cache is
-//! behind the shadow of its own order by 6 deviations: candidates are compared with the cache itself | the cache above has reported 4 to
-//! 16 evictions: `exclusive(lfu)` leads, only hits of reads count, and leads are 25 times as long | a cache whose shadows have all of
-//! its slots needs no rehearsal | after a change blocks that the new leader does not hold go first, and what it holds and the cache does
-//! not is fetched when it is asked for | cache and leader hold the same: the leader's policy orders the cache itself
+//! rehearsal | until the first eviction the sample also goes to caches with a quarter of the shadows' slots, under the first
+//! order and the candidates that may open: the one that leads there by a deviation of chance and 2 hits is in force when the
+//! cache is full, unless the last 128th of it filled 8 times as fast as the mean | each 64 requests of the sample a candidate's
+//! score is its hits, which decay over `memory` requests for each slot | the candidate with the highest score is ahead of the
+//! order in force by `lead`, and by 2 deviations of chance for each rehearsal that came to nothing, at most 6: it is rehearsed,
+//! beginning with the blocks of the cache | the rehearsal has more hits than the cache, by `lead`, 8 and 2 deviations of chance
+//! at least, over about 2 requests for each slot, and after the first change by a 20th of the blocks of the cache that it does
+//! not hold: its level is the leader from now on; if that does not come about within 4 requests for each slot, or 16 if its score
+//! is the highest, the rehearsal ends, and the candidate's next one needs twice the lead, and may last twice as long if its score
+//! is the highest, at most 128 | the cache is behind the shadow of its own order by 6 deviations: candidates are compared with
+//! the cache itself | the cache above has reported 4 to 16 evictions: `exclusive(lfu)` leads, hits of writes count only if that
+//! cache had evicted the block since it last asked for it, and leads are 25 times as long | a cache whose shadows have all of its
+//! slots needs no rehearsal, and after the first change a lead of 0.35 hits for each of its blocks that the candidate does not
+//! hold, twice that on the way back | after a change blocks that the new leader does not hold go first, and what it holds and the
+//! cache does not is fetched when it is asked for | cache and leader hold the same: the leader's policy orders the cache itself
 //! # Parameters
 //! memory 20: requests for each slot over which hits are compared
 //! lead 0.002: more hits that a candidate must have, for each slot
@@ -32,9 +35,9 @@
 //! order, count only below a cache that says what it evicts. A shadow has a 256th of the slots, and 1,024 at least, or all of a smaller cache. The settings were found
 //! on the traces by which lab/results judges them
 //! # Cost
-//! that of the order in force, once more while another is rehearsed, and of each candidate for the requests of the
-//! sample; 48 bytes a slot, about 100 more while another is rehearsed, and shadows of at most a 256th of the slots
-//! with about 100 bytes a block and candidate
+//! that of the order in force, once more while another is rehearsed, and of each candidate for the requests of the sample; 48
+//! bytes a slot, about 100 more while another is rehearsed, 8 to 16 more below a cache that reports its evictions, and shadows of at
+//! most a 256th of the slots with about 100 bytes a block and candidate
 
 mod agreed;
 mod candidates;
@@ -139,6 +142,7 @@ impl Auto {
     #[inline]
     fn see(&mut self, access: &Access, is_hit: bool) -> bool {
         self.requests += u64::from(access.kind.is_demand());
+        self.shadows.note(access);
         if let Some(rehearsal) = &mut self.rehearsal {
             rehearsal.see(access, is_hit, self.shadows.counts(access.kind));
         }
