@@ -327,6 +327,25 @@ fn shadows_of(slots: u32) -> shadows::Shadows {
 }
 
 #[test]
+fn a_cache_that_is_behind_its_own_shadow_is_compared_itself() {
+    // All candidates hold this loop, so none leads the shadow of the one in force.
+    let judged = |is_hit: bool| {
+        let mut shadows = shadows_of(4096);
+        let reads = looping(20_000, 1000).map(|index| Access::read(BlockId::on_first(index)));
+        let led: Vec<usize> = reads
+            .filter_map(|read| {
+                shadows
+                    .see(&read, is_hit, is_hit)
+                    .then(|| shadows.judge())?
+            })
+            .collect();
+        led.len()
+    };
+    assert_eq!(judged(true), 0);
+    assert!(judged(false) > 0);
+}
+
+#[test]
 fn below_a_cache_writes_count_if_it_had_evicted_the_block() {
     let mut shadows = shadows_of(4096);
     let block = BlockId::on_first;
