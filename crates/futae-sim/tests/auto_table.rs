@@ -15,10 +15,6 @@ const WORKLOADS: [&str; 5] = [
 const SIZES: [&str; 3] = ["5%", "20%", "50%"];
 const ABOVE: [Option<&str>; 2] = [None, Some("lru")];
 const REQUESTS: u64 = 200_000;
-/// A loop of exactly the size of the cache, after a skew in which another candidate rightly evicts first: `lru` alone holds the
-/// loop after one pass.
-const REGRETTED: (&str, Option<&str>, &str) = (WORKLOADS[4], None, "50%");
-
 /// Requests that some level served, percent.
 fn ratio(workload: &str, above: Option<&str>, mut policy: PolicySpec, size: &str) -> f64 {
     if above.is_none() {
@@ -75,16 +71,8 @@ fn auto_is_near_the_best_candidate_and_not_below_the_first() {
     }
     let near = found.iter().filter(|gap| gap.0 <= 1.0).count();
     let furthest = found.iter().map(|gap| gap.0).fold(0.0, f64::max);
-    let regrets = cells.iter().zip(&found);
-    let (known, others): (Vec<_>, Vec<_>) = regrets.partition(|(cell, _)| **cell == REGRETTED);
-    let regretted = others.iter().map(|(_, gap)| gap.1).fold(0.0, f64::max);
-    assert!(near >= 26, "{near} of {} cells within a point", cells.len());
-    assert!(furthest <= 3.6, "{furthest:.2} points below the best");
+    let regretted = found.iter().map(|gap| gap.1).fold(0.0, f64::max);
+    assert!(near >= 28, "{near} of {} cells within a point", cells.len());
+    assert!(furthest <= 2.3, "{furthest:.2} points below the best");
     assert!(regretted <= 0.2, "{regretted:.2} points below the first");
-    assert_eq!(known.len(), 1);
-    assert!(
-        known[0].1.1 <= 3.6,
-        "{:.2} points below the first",
-        known[0].1.1
-    );
 }

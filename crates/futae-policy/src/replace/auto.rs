@@ -11,18 +11,21 @@
 //! another candidate | hashed sample of requests → shadow of each candidate → scores
 //! # Transitions
 //! hit, miss, demotion, notice: as the order in force decides, and before it each shadow if the block is of the sample, and the
-//! rehearsal | until the first eviction the sample also goes to caches with a quarter of the shadows' slots, under the first order and the
-//! candidates that may open: the one that leads there by a deviation of chance and 2 hits is in force when the cache is full |
-//! each 64 requests of the sample a candidate's score is its hits, which decay over `memory` requests for each slot |
-//! the candidate with the highest score is ahead of the order in force by `lead`, and by 2 deviations of chance for each rehearsal that
-//! came to nothing, at most 6: it is rehearsed, beginning with the blocks of the cache | the rehearsal has more hits than the cache, by
-//! `lead`, 8 and 2 deviations of chance at least, over about 2 requests for each slot, and after the first change by a 20th of the
-//! blocks of the cache that it does not hold: its level is the leader from now on; if that does not come about within 4 requests for
-//! each slot, or 16 if its score is the highest, the rehearsal ends, and the candidate's next one needs twice the lead | the cache is
-//! behind the shadow of its own order by 6 deviations: candidates are compared with the cache itself | the cache above has reported 4 to
-//! 16 evictions: `exclusive(lfu)` leads, only hits of reads count, and leads are 25 times as long | a cache whose shadows have all of
-//! its slots needs no rehearsal | after a change blocks that the new leader does not hold go first, and what it holds and the cache does
-//! not is fetched when it is asked for | cache and leader hold the same: the leader's policy orders the cache itself
+//! rehearsal | until the first eviction the sample also goes to caches with a quarter of the shadows' slots, under the first
+//! order and the candidates that may open: the one that leads there by a deviation of chance and 2 hits is in force when the
+//! cache is full, unless the last 128th of it filled 8 times as fast as the mean | each 64 requests of the sample a candidate's
+//! score is its hits, which decay over `memory` requests for each slot | the candidate with the highest score is ahead of the
+//! order in force by `lead`, and by 2 deviations of chance for each rehearsal that came to nothing, at most 6: it is rehearsed,
+//! beginning with the blocks of the cache | the rehearsal has more hits than the cache, by `lead`, 8 and 2 deviations of chance
+//! at least, over about 2 requests for each slot, and after the first change by a 20th of the blocks of the cache that it does
+//! not hold: its level is the leader from now on; if that does not come about within 4 requests for each slot, or 16 if its score
+//! is the highest, the rehearsal ends, and the candidate's next one needs twice the lead, and may last twice as long if its score
+//! is the highest, at most 128 | the cache is behind the shadow of its own order by 6 deviations: candidates are compared with
+//! the cache itself | the cache above has reported 4 to 16 evictions: `exclusive(lfu)` leads, hits of writes count only if that
+//! cache had evicted the block since it last asked for it, and leads are 25 times as long | a cache whose shadows have all of its
+//! slots needs no rehearsal, and after the first change a lead of 0.35 hits for each of its blocks that the candidate does not
+//! hold, twice that on the way back | after a change blocks that the new leader does not hold go first, and what it holds and the
+//! cache does not is fetched when it is asked for | cache and leader hold the same: the leader's policy orders the cache itself
 //! # Parameters
 //! memory 20: requests for each slot over which hits are compared
 //! lead 0.002: more hits that a candidate must have, for each slot
@@ -32,9 +35,9 @@
 //! order, count only below a cache that says what it evicts. A shadow has a 256th of the slots, and 1,024 at least, or all of a smaller cache. The settings were found
 //! on the traces by which lab/results judges them
 //! # Cost
-//! that of the order in force, once more while another is rehearsed, and of each candidate for the requests of the
-//! sample; 48 bytes a slot, about 100 more while another is rehearsed, and shadows of at most a 256th of the slots
-//! with about 100 bytes a block and candidate
+//! that of the order in force, once more while another is rehearsed, and of each candidate for the requests of the sample; 48
+//! bytes a slot, about 100 more while another is rehearsed, 8 to 16 more below a cache that reports its evictions, and shadows of at
+//! most a 256th of the slots with about 100 bytes a block and candidate
 
 mod agreed;
 mod candidates;
@@ -54,6 +57,7 @@ use agreed::Agreed;
 pub use candidates::candidates;
 use content::Content;
 use imitation::{Imitation, Shadow};
+use opening::Filling;
 use rehearsal::Rehearsal;
 use shadows::Shadows;
 
@@ -65,6 +69,9 @@ const REHEARSED_MEMORY: f64 = 2.0;
 const PATIENCE: f64 = 4.0;
 /// Requests for each slot after which a rehearsal that is not ahead ends.
 const PATIENCE_MAX: f64 = 16.0;
+/// The largest factor by which rehearsals that came to nothing lengthen that of the candidate with the highest score. Some orders
+/// need long to know which blocks they should have kept.
+const PATIENCE_GROWTH_MAX: f64 = 8.0;
 /// The smallest lead in hits of a rehearsal, however small the cache is.
 const REHEARSED_LEAD_MIN: f64 = 8.0;
 
@@ -72,8 +79,13 @@ const REHEARSED_LEAD_MIN: f64 = 8.0;
 const SURE_REHEARSED: f64 = 2.0;
 /// Hits by which a rehearsal must be ahead for each block of the cache that it does not hold.
 const PRICE: f64 = 0.05;
-/// So many slots are examined to find how many these are.
+/// The same for a shadow of all slots, which has been compared for longer. With 0.4 a change of load would cost more than two turnovers.
+const PRICE_OF_SHADOWS: f64 = 0.35;
+/// A return to the order that was in force before costs so many times as much: two orders that lead in turn are equally good.
+const RETURN: f64 = 2.0;
+/// So many slots are examined to find how many these are, the second if it may be done after each window.
 const EXAMINED: u32 = 1024;
+const EXAMINED_OFTEN: u32 = 256;
 
 /// The content of the cache, the candidates, and the rehearsed one.
 pub struct Auto {
@@ -86,6 +98,9 @@ pub struct Auto {
     requests_at_change: u64,
     /// Resident blocks.
     resident: u32,
+    filling: Filling,
+    /// The candidate that was in force before.
+    left: Option<usize>,
     remarks: Vec<String>,
 }
 
@@ -111,6 +126,8 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError
         requests: 0,
         requests_at_change: 0,
         resident: 0,
+        filling: Filling::default(),
+        left: None,
         remarks: Vec::new(),
     };
     if let Some(first) = auto.shadows.first_rehearsed() {
@@ -125,6 +142,7 @@ impl Auto {
     #[inline]
     fn see(&mut self, access: &Access, is_hit: bool) -> bool {
         self.requests += u64::from(access.kind.is_demand());
+        self.shadows.note(access);
         if let Some(rehearsal) = &mut self.rehearsal {
             rehearsal.see(access, is_hit, self.shadows.counts(access.kind));
         }
@@ -155,6 +173,12 @@ impl Auto {
         let Some(first) = self.shadows.close_opening() else {
             return;
         };
+        if self
+            .filling
+            .load_has_changed(self.shape.slots, self.requests)
+        {
+            return;
+        }
         if self.shadows.are_whole() {
             self.follow_shadow(first);
             return;
@@ -173,20 +197,24 @@ impl Auto {
     fn judge(&mut self) -> bool {
         let best = self.shadows.judge();
         if self.shadows.are_whole() {
-            return best.is_some_and(|best| self.follow_shadow(best));
+            return best.is_some_and(|best| self.shadow_pays(best) && self.follow_shadow(best));
         }
         let slots = f64::from(self.shape.slots);
         let needed = (self.shadows.lead() * slots).max(REHEARSED_LEAD_MIN);
+        let price = PRICE * slots;
+        let growth = best.map_or(1.0, |best| self.shadows.handicap(best));
+        let longest = PATIENCE_MAX * growth.min(PATIENCE_GROWTH_MAX);
         let mut has_won = false;
         let rehearsal = self.rehearsal.take_if(|rehearsal| {
             let turnovers = rehearsal.requests() as f64 / slots;
             let is_best = best == Some(rehearsal.candidate());
-            let patience = if is_best { PATIENCE_MAX } else { PATIENCE };
+            let patience = if is_best { longest } else { PATIENCE };
             let ahead = rehearsal.ahead();
             has_won = ahead >= needed.max(SURE_REHEARSED * rehearsal.deviation());
             // The first change is tried at once. One after another must pay what it costs.
             if has_won && !self.remarks.is_empty() {
-                has_won = ahead >= PRICE * slots * strays_of(rehearsal, &self.content, &self.shape);
+                let is_held = |block| rehearsal.holds(block);
+                has_won = ahead >= price * strays_of(is_held, &self.content, &self.shape, EXAMINED);
             }
             has_won || turnovers > patience
         });
@@ -203,6 +231,18 @@ impl Auto {
             self.rehearse(best);
         }
         false
+    }
+
+    /// Whether a change to a shadow of all slots pays what it costs.
+    fn shadow_pays(&self, new: usize) -> bool {
+        let again = if self.left == Some(new) { RETURN } else { 1.0 };
+        let price = PRICE_OF_SHADOWS * again * f64::from(self.shape.slots);
+        let ahead = self.shadows.ahead(new);
+        if self.remarks.is_empty() || ahead >= price {
+            return true;
+        }
+        let is_held = |block| self.shadows.holds(new, block);
+        ahead >= price * strays_of(is_held, &self.content, &self.shape, EXAMINED_OFTEN)
     }
 
     fn follow(&mut self, new: usize, level: Shadow, ahead: f64) {
@@ -248,6 +288,7 @@ impl Auto {
     }
 
     fn remark(&mut self, old: usize, new: usize, ahead: f64) {
+        self.left = Some(old);
         let since = self.requests - std::mem::replace(&mut self.requests_at_change, self.requests);
         if self.remarks.len() < REMARKS_MAX {
             self.remarks.push(format!(
@@ -261,12 +302,17 @@ impl Auto {
     }
 }
 
-/// The share of the slots, among some, whose block a rehearsal does not hold.
-fn strays_of(rehearsal: &Rehearsal, content: &Content, shape: &Shape) -> f64 {
-    let step = (shape.slots / EXAMINED).max(1) as usize;
+/// The share of the slots, among some, whose block another level does not hold.
+fn strays_of(
+    is_held: impl Fn(BlockId) -> bool,
+    content: &Content,
+    shape: &Shape,
+    examined: u32,
+) -> f64 {
+    let step = (shape.slots / examined).max(1) as usize;
     let examined = (0..shape.slots).step_by(step);
     let count = examined.len();
-    let strays = examined.filter(|&slot| !rehearsal.holds(content.block(Slot(slot))));
+    let strays = examined.filter(|&slot| !is_held(content.block(Slot(slot))));
     strays.count() as f64 / count.max(1) as f64
 }
 
@@ -286,6 +332,10 @@ impl Policy for Auto {
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
         self.resident += 1;
+        if self.shadows.is_opening() {
+            self.filling
+                .see(self.resident, self.shape.slots, self.requests);
+        }
         self.content.insert(slot, access);
     }
 

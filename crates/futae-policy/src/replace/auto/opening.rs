@@ -8,6 +8,41 @@ const SURE: f64 = 1.0;
 /// Hits by which it must be ahead, however few it has.
 const LEAD_MIN: f64 = 2.0;
 
+/// The load is another one if the last blocks of a cache that fills come so many times as fast as all of them did.
+const FASTER: u64 = 8;
+/// The last blocks: this part of the slots, and so many at least.
+const LAST_SHARE: u32 = 128;
+const LAST_MIN: u32 = 16;
+
+/// How fast the cache fills.
+#[derive(Default)]
+pub struct Filling {
+    /// Requests before the last blocks came.
+    before_last: u64,
+}
+
+impl Filling {
+    /// The number of the last blocks in a cache of this size.
+    fn last(slots: u32) -> u32 {
+        (slots / LAST_SHARE).max(LAST_MIN).min(slots)
+    }
+
+    /// A block came, the `resident`th, after this number of requests.
+    #[inline]
+    pub fn see(&mut self, resident: u32, slots: u32, requests: u64) {
+        if resident == slots - Self::last(slots) {
+            self.before_last = requests;
+        }
+    }
+
+    /// Whether new blocks come so much faster at the end than they did on average that what was seen before says
+    /// nothing about the first evictions.
+    pub fn load_has_changed(&self, slots: u32, requests: u64) -> bool {
+        let late = requests - self.before_last;
+        u64::from(Self::last(slots)) * requests > FASTER * u64::from(slots) * late
+    }
+}
+
 /// A candidate under a part of the slots.
 struct Smaller {
     candidate: usize,

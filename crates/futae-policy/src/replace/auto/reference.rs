@@ -25,8 +25,12 @@ pub struct Plain {
     /// Until the first eviction: the first candidate, and those that may be in force then.
     opening: Vec<Smaller>,
     in_force: usize,
+    left: usize,
     slots: usize,
     seen: u32,
+    requests: u64,
+    /// Requests when all but 16 slots were filled.
+    before_last: u64,
     held: Vec<BlockId>,
     /// Blocks that the leader does not hold, next victim first.
     strays: Vec<BlockId>,
@@ -61,8 +65,11 @@ impl Plain {
             opening: marked.clone().enumerate().filter_map(opens).collect(),
             candidates: marked.map(candidate).collect(),
             in_force: 0,
+            left: usize::MAX,
             slots: slots as usize,
             seen: 0,
+            requests: 0,
+            before_last: 0,
             held: Vec::new(),
             strays: Vec::new(),
             changes: Vec::new(),
@@ -107,6 +114,7 @@ impl Plain {
             }
         }
         self.seen += 1;
+        self.requests += 1;
         if self.seen == 64 {
             self.judge();
         }
@@ -116,6 +124,9 @@ impl Plain {
                 self.held.retain(|held| *held != victim);
             }
             self.held.push(block);
+            if self.held.len() + 16 == self.slots {
+                self.before_last = self.requests;
+            }
         }
         is_hit
     }
@@ -127,11 +138,18 @@ impl Plain {
     /// Chooses the order of the first eviction.
     fn open(&mut self) {
         let mut most = 0.0;
-        for smaller in std::mem::take(&mut self.opening) {
+        let opening = std::mem::take(&mut self.opening);
+        // The last 16 blocks came faster than 8 times the mean: it is another load.
+        let late = self.requests - self.before_last;
+        if 16 * self.requests > 8 * self.slots as u64 * late {
+            return;
+        }
+        for smaller in opening {
             let ahead = smaller.won - smaller.lost;
             let needed = (smaller.won + smaller.lost).sqrt().max(2.0);
             if ahead >= needed && ahead > most {
                 most = ahead;
+                self.left = 0;
                 self.in_force = smaller.at;
             }
         }
@@ -152,13 +170,20 @@ impl Plain {
         if most - scores[self.in_force] < (0.002 * self.slots as f64).max(1.0) {
             return;
         }
+        let best = scores.iter().position(|score| *score == most);
+        let best = best.expect("the most");
+        // Each block to be fetched costs 0.35 hits, but for the first change, and twice that on the way back.
+        let price = if best == self.left { 0.7 } else { 0.35 };
+        let level = &self.candidates[best].level;
+        let missing = self.held.iter().filter(|it| level.find(**it).is_none());
+        if !self.changes.is_empty() && most - scores[self.in_force] < price * missing.count() as f64
+        {
+            return;
+        }
         let mut worst_first = self.strays.clone();
         let order = self.candidates[self.in_force].level.order();
         worst_first.extend(order.into_iter().rev().filter(|it| self.held.contains(it)));
-        self.in_force = scores
-            .iter()
-            .position(|score| *score == most)
-            .expect("the most");
+        self.left = std::mem::replace(&mut self.in_force, best);
         worst_first.retain(|block| !self.leads(*block));
         self.strays = worst_first;
         self.changes

@@ -127,6 +127,7 @@ impl Shadows {
         };
         let all = candidates().into_iter().enumerate().map(candidate);
         let candidates: Vec<Candidate> = all.collect::<Result<_, SpecError>>()?;
+        let salt = Prng::new(shape.seed).bits();
         Ok(Self {
             apart: vec![0.0; candidates.len() * candidates.len()],
             opening: opening(&candidates, slots / OPENING_SHARE, shape)?,
@@ -137,20 +138,31 @@ impl Shadows {
             } else {
                 (share * u64::MAX as f64) as u64
             },
-            salt: Prng::new(shape.seed).bits(),
+            salt,
             slots,
             memory,
             lead,
             seen: 0,
             sure: 0.0,
             real: Real::default(),
-            upper: Upper::new(shape.slots),
+            upper: Upper::new(shape.slots, salt),
         })
     }
 
     /// The policy of a candidate.
     pub fn spec(&self, at: usize) -> &PolicySpec {
         &self.candidates[at].spec
+    }
+
+    /// By this factor the lead of a candidate must be longer, and its rehearsal may be.
+    pub fn handicap(&self, at: usize) -> f64 {
+        self.candidates[at].handicap
+    }
+
+    /// Whether a candidate's shadow holds a block. The leader of the cache counts as if it held all.
+    pub fn holds(&self, at: usize, block: BlockId) -> bool {
+        let shadow = self.candidates[at].shadow.as_ref();
+        shadow.is_none_or(|shadow| shadow.find(block).is_some())
     }
 
     /// The candidate in force.
@@ -176,11 +188,22 @@ impl Shadows {
         is_new.then(candidates::first_below).flatten()
     }
 
-    /// Whether a hit counts. Below a cache that reports its evictions only those of reads do: writes
-    /// come down although the upper cache has the block, and a hit saves them nothing.
+    /// Takes note of an access before anything counts it.
+    #[inline]
+    pub fn note(&mut self, access: &Access) {
+        self.upper.note(access);
+    }
+
+    /// Whether a hit of the noted access counts. Below a cache that reports its evictions those of reads do, and those of
+    /// writes to blocks that it evicted. The other writes come down although the upper cache has the block, and a hit saves
+    /// them nothing.
     #[inline]
     pub fn counts(&self, kind: AccessKind) -> bool {
-        kind == AccessKind::Read || kind.is_demand() && !self.upper.reports()
+        match kind {
+            AccessKind::Read => true,
+            AccessKind::Write => !self.upper.reports() || self.upper.asks_again(),
+            _ => false,
+        }
     }
 
     /// Lead in hits for each slot that a candidate needs.
@@ -339,6 +362,7 @@ impl Shadows {
 
     /// The size of the cache has changed.
     pub fn resize(&mut self, slots: u32) {
+        self.upper.resize(slots);
         let share = self.threshold as f64 / u64::MAX as f64;
         let slots = ((f64::from(slots) * share).round() as u32).max(1);
         self.slots = slots;
@@ -378,7 +402,7 @@ impl Shadows {
 
 /// A hash of the block, so that the sample does not depend on how blocks are numbered.
 #[inline]
-fn scatter(block: BlockId, salt: u64) -> u64 {
+pub(super) fn scatter(block: BlockId, salt: u64) -> u64 {
     let name = (u64::from(block.volume().0) << 48 | block.index()) ^ salt;
     let name = (name ^ (name >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     let name = (name ^ (name >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);

@@ -320,3 +320,53 @@ fn a_cache_that_agrees_with_its_leader_decides_the_same_by_the_policy_alone() {
         assert_eq!(followed, settled, "{}", kind.name());
     }
 }
+
+/// The shadows of a cache that is larger than they are.
+fn shadows_of(slots: u32) -> shadows::Shadows {
+    shadows::Shadows::new(&Shape { slots, seed: 1 }, 20.0, 0.002).expect("shadows")
+}
+
+#[test]
+fn a_cache_that_is_behind_its_own_shadow_is_compared_itself() {
+    // All candidates hold this loop, so none leads the shadow of the one in force.
+    let judged = |is_hit: bool| {
+        let mut shadows = shadows_of(4096);
+        let reads = looping(20_000, 1000).map(|index| Access::read(BlockId::on_first(index)));
+        let led: Vec<usize> = reads
+            .filter_map(|read| {
+                shadows
+                    .see(&read, is_hit, is_hit)
+                    .then(|| shadows.judge())?
+            })
+            .collect();
+        led.len()
+    };
+    assert_eq!(judged(true), 0);
+    assert!(judged(false) > 0);
+}
+
+#[test]
+fn below_a_cache_writes_count_if_it_had_evicted_the_block() {
+    let mut shadows = shadows_of(4096);
+    let block = BlockId::on_first;
+    let mut see = |kind, index| {
+        let access = Access::of(block(index), kind);
+        shadows.note(&access);
+        shadows.note_upper(&access);
+        shadows.counts(kind)
+    };
+    assert!(
+        see(AccessKind::Write, 1),
+        "nothing is known of a cache above"
+    );
+    for index in 100..120 {
+        see(AccessKind::Notice, index);
+    }
+    assert!(see(AccessKind::Read, 1));
+    assert!(!see(AccessKind::Write, 1), "the upper cache has it");
+    assert!(!see(AccessKind::Notice, 1), "no request");
+    assert!(see(AccessKind::Write, 1));
+    assert!(!see(AccessKind::Write, 1), "it has it again");
+    see(AccessKind::Demotion, 1);
+    assert!(see(AccessKind::Write, 1));
+}
