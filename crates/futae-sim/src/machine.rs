@@ -12,7 +12,6 @@ use futae_policy::{
     RegisteredPolicy, Slot, SpecError, Visit, visit,
 };
 use serde::Serialize;
-use std::hint::black_box;
 
 /// Requests served by one level, or by the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -177,9 +176,7 @@ fn look_ahead<P: RegisteredPolicy, I: Index>(
     likely: &mut [Slot],
 ) {
     let blocks = blocks.iter().map(|&number| block(number));
-    level.look_ahead(blocks, likely, |evicted| {
-        black_box(evicted);
-    });
+    level.look_ahead(blocks, likely, |_| {});
 }
 
 /// As [`each_ahead`], for a single level shared by guests with `blocks` blocks each.
@@ -375,7 +372,7 @@ impl<P: RegisteredPolicy, Q: RegisteredPolicy> Ahead for TwoLevels<P, Q> {
             count += usize::from(!upper.holds(likely, block));
         }
         let missed = missed[..count].iter().copied();
-        missed.clone().for_each(|block| lower.prefetch_one(block));
+        lower.prefetch(missed.clone());
         lower.look_ahead(missed, &mut [Slot(0); AHEAD], |evicted| {
             lower.prefetch_one(evicted);
         });

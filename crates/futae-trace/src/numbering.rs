@@ -99,18 +99,15 @@ impl Numbering {
             let has_far = !self.far.is_empty();
             if has_far {
                 let all = places.iter_mut().zip(volumes).zip(blocks);
-                for (at, ((place, &volume), &block)) in all.enumerate() {
+                for ((place, &volume), &block) in all {
                     *place = self.far.approach(volume, block);
-                    meanwhile(at);
                 }
             }
             for ((at, known), &block) in known.iter_mut().enumerate().zip(blocks) {
                 let turned = block.wrapping_sub(origin).rotate_right(turn);
                 let place = self.near.get(turned as usize);
                 *known = place.copied().unwrap_or(0);
-                if !has_far {
-                    meanwhile(at);
-                }
+                meanwhile(at);
             }
             let known = &mut known[..blocks.len()];
             let mut volume_bits = volumes.iter().fold(0, |bits, volume| bits | volume.0);

@@ -37,7 +37,9 @@ impl<P: Policy + SimulatorHints, I: Index> Level<P, I> {
             let wanted = &mut victims[..absent.min(VICTIMS)];
             let found = self.policy.foresee_all(wanted);
             for slot in &victims[..found] {
-                evicted(self.index.block_in(*slot));
+                let block = self.index.block_in(*slot);
+                seen = seen.wrapping_add(block.index() as u32);
+                evicted(block);
                 if self.has_classes {
                     seen = seen.wrapping_add(self.classes[slot.i()].number() as u32);
                 }

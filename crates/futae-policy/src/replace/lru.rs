@@ -70,6 +70,11 @@ impl Policy for Lru {
 
 impl SimulatorHints for Lru {
     #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.order.about(ahead)
+    }
+
+    #[inline]
     fn foresee_all(&self, victims: &mut [Slot]) -> usize {
         self.order.first(victims)
     }

@@ -12,8 +12,8 @@ struct Link {
     next: u32,
 }
 
-/// One queue that slots enter at the back. It is a circle through a place that is no slot, so that no operation has to ask whether
-/// a slot is the first or the last one. Constant time; 8 bytes per slot.
+/// One queue that slots enter at the back: less than [`Queues`](super::Queues), and faster. It is a circle through a place that is
+/// no slot, so that no operation has to ask whether a slot is the first or the last one. Constant time; 8 bytes per slot.
 #[derive(Clone, Debug)]
 pub struct Chain {
     /// The end, and after it the slots: that with number 0 is at place 1.

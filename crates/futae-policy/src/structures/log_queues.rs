@@ -319,19 +319,9 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         self.leave(q, cell);
     }
 
-    /// Whether `slot`, which must be in a queue, is the last one of queue `q`, and no gap follows it.
-    #[inline]
-    fn is_last(&self, q: usize, slot: Slot) -> bool {
-        let log = &self.logs[q];
-        log.used > 0 && self.places[slot.i()] == Self::place(q, log.after(log.head, log.used - 1))
-    }
-
     /// Moves `slot` from its queue to the back of queue `q`.
     #[inline]
     pub fn move_back(&mut self, q: usize, slot: Slot) {
-        if self.is_last(q, slot) {
-            return;
-        }
         // First, since it may move the slot.
         self.make_room(q);
         let (from, cell) = (self.queue_of(slot), self.cell_of(slot));

@@ -7,8 +7,8 @@ use crate::Slot;
 const LINKED_MAX: u32 = 1 << 17;
 const ONLY: usize = 0;
 
-/// One queue that slots enter at the back. A few slots are a linked list, which takes half the time of a log, and many slots
-/// are a log, which touches fewer cache lines. At most 14 bytes per slot.
+/// One queue that slots enter at the back. A few slots are a linked circle, which needs fewer instructions, and many slots are a
+/// log, which touches fewer cache lines. At most 14 bytes per slot.
 #[derive(Clone, Debug)]
 pub enum Recency {
     /// Few slots.
@@ -85,6 +85,16 @@ impl Recency {
         match self {
             Self::Linked(order) => Box::new(order.iter_back()),
             Self::Log(order) => Box::new(order.iter_back(ONLY)),
+        }
+    }
+
+    /// Roughly the slot `ahead` places behind the first, as [`LogQueues::about`]; `None` if looking ahead has no benefit.
+    #[inline]
+    #[must_use]
+    pub fn about(&self, ahead: u32) -> Option<Slot> {
+        match self {
+            Self::Linked(_) => None,
+            Self::Log(order) => order.about(ONLY, ahead),
         }
     }
 

@@ -15,7 +15,6 @@ use crate::write_back::WriteMode;
 use futae_policy::replace::lru::Lru;
 use futae_policy::{Access, BlockId, Counters, Kind, Level, Outcome, PolicySpec, Slot};
 use futae_trace::{BlockRequest, BlockStream, Digest, InMemory};
-use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// The largest number of requests kept: 256 MiB, if all of them miss.
@@ -118,9 +117,7 @@ impl Upper {
                 let all = asked
                     .iter()
                     .map(|request| BlockId::on_first(request.block()));
-                level.look_ahead(all.clone(), &mut likely, |evicted| {
-                    black_box(evicted);
-                });
+                level.look_ahead(all.clone(), &mut likely, |_| {});
                 for (block, &likely) in all.zip(&likely) {
                     let access = Access::read(block);
                     if !level.access_in(likely, &access)

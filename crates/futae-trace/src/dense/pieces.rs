@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// This many accesses are in memory at a time, and some more: with what a simulation needs for them
 /// they fit into a processor's second cache.
-const PIECE: usize = 1 << 14;
+const PIECE: usize = 1 << 17;
 
 /// A trace that is read once, piece by piece, so that its accesses need not fit into memory.
 /// Numbers are those of a [`DenseTrace`].

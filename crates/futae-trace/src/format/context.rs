@@ -319,30 +319,22 @@ impl Context {
         }
         let before = starts.len();
         starts.extend(keys);
-        let mut left = &mut starts[before..];
-        while !left.is_empty() {
-            let (few, others) = left.split_at_mut(BATCH.min(left.len()));
-            self.replace_by_starts(few, others);
-            left = others;
+        for few in starts[before..].chunks_mut(BATCH) {
+            if few.iter().fold(true, |all, &key| all & (key < self.keys)) {
+                for key in few {
+                    *key = key.wrapping_mul(self.unit_bytes) / SECTOR_BYTES;
+                }
+                continue;
+            }
+            // Their addresses are prefetched together.
+            for &key in few.iter() {
+                self.hashed.approach(VolumeId(0), key);
+            }
+            for key in few {
+                *key = self.offset_bytes(*key) / SECTOR_BYTES;
+            }
         }
         Some(self.unit_bytes)
-    }
-
-    /// Turns a few keys into the sectors where their blocks begin. Those that follow are prefetched meanwhile.
-    #[inline]
-    fn replace_by_starts(&mut self, few: &mut [u64], others: &[u64]) {
-        if few.iter().fold(true, |all, &key| all & (key < self.keys)) {
-            for key in few {
-                *key = key.wrapping_mul(self.unit_bytes) / SECTOR_BYTES;
-            }
-            return;
-        }
-        for &key in others.iter().take(BATCH) {
-            self.hashed.approach(VolumeId(0), key);
-        }
-        for key in few {
-            *key = self.offset_bytes(*key) / SECTOR_BYTES;
-        }
     }
 
     /// Where the block that a key names begins. Numbers of hashed keys begin at 2^62 bytes, and

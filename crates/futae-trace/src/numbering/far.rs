@@ -117,8 +117,7 @@ impl Far {
     fn find_from(&self, mut place: usize, volume: VolumeId, block: u64) -> usize {
         loop {
             let entry = &self.entries[place];
-            // An empty entry has a block and a volume, too, which does no harm: it has no number.
-            if (entry.block == block && entry.volume == volume) || entry.number == NONE {
+            if entry.number == NONE || (entry.block == block && entry.volume == volume) {
                 return place;
             }
             place = (place + 1) & (self.entries.len() - 1);
