@@ -11,8 +11,8 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// The volume's name: its own, with a colon for every comma, blanks and control characters
-    /// replaced too; its number if it has none; and another `~` until no other volume has it.
+    /// The volume's name: its own, with a colon for every comma and an apostrophe for every quotation mark, blanks and
+    /// control characters replaced too; its number if it has none; and another `~` until no other volume has it.
     pub fn of(&mut self, volume: VolumeId, name: Option<&str>) -> &str {
         let at = usize::from(volume.0);
         if self.labels.len() <= at {
@@ -35,6 +35,8 @@ impl Labels {
 fn plain(c: char) -> char {
     match c {
         ',' => ':',
+        // A field that begins with one would take what follows for its own, up to the next.
+        '"' => '\'',
         c if c.is_whitespace() || c.is_control() => '_',
         c => c,
     }

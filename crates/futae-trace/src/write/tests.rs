@@ -224,7 +224,7 @@ fn an_object_that_is_too_long_for_a_request_is_not_written_to_a_table() {
 
 #[test]
 fn names_of_volumes_stay_different() -> Result<(), TraceError> {
-    let names = ["a,b", "a:b", "a:b~", "", "#c"].map(str::to_owned);
+    let names = ["a,b", "a:b", "a:b~", "", "#c", "\"d", "'d"].map(str::to_owned);
     let request = |volume| Request {
         guest: 0,
         volume: VolumeId(volume),
@@ -233,7 +233,7 @@ fn names_of_volumes_stay_different() -> Result<(), TraceError> {
         kind: RequestKind::Read,
         time_us: None,
     };
-    let requests: Vec<Request> = (0..7).map(request).collect();
+    let requests: Vec<Request> = (0..9).map(request).collect();
     let options = WriteOptions {
         format: Format::Csv,
         compression: Compression::None,
@@ -243,7 +243,7 @@ fn names_of_volumes_stay_different() -> Result<(), TraceError> {
     assert_eq!(found, requests);
     assert_eq!(
         reader.volumes(),
-        ["a:b", "a:b~", "a:b~~", "", "#c", "5", "6"]
+        ["a:b", "a:b~", "a:b~~", "", "#c", "'d", "'d~", "7", "8"]
     );
     Ok(())
 }
