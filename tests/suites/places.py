@@ -22,8 +22,8 @@ DISKS = {
     "disk-back": ["--cache", "8MiB", "--write-mode", "write-back"],
     "pair": ["--cache", "4MiB", "--write-mode", "write-back"],
 }
-# No directory over futae: the suite starts servers.
-SERVED = "served"
+# No directory over futae: the suite starts servers, with these options.
+SERVED = {"served": [], "served-back": ["--write-mode", "write-back"]}
 IMAGE_BYTES = 2 << 30
 # For the start of a mount, and the end.
 WAIT_SECONDS = 60
@@ -100,7 +100,7 @@ class Place:
             self.directory = self.loop(os.path.join(shown, "disk.img"), "files")
             return
         lower = self.loop(self.image, "lower")
-        if self.mode in (None, SERVED):
+        if self.mode is None or self.mode in SERVED:
             self.directory = lower
             return
         tree = os.path.join(lower, "tree")

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 
+from iotests import iotests
 from libnbd import libnbd
 from places import DISKS, LIMIT_SECONDS, SERVED, TREES, Missing, Place, must, run, say
 
@@ -270,6 +271,7 @@ SUITES = {
     "fio": (fio, list(TREES) + list(DISKS)),
     "dbench": (dbench, list(TREES) + list(DISKS)),
     "ltp": (ltp, list(TREES) + list(DISKS)),
-    "libnbd": (libnbd, [SERVED]),
+    "libnbd": (libnbd, ["served"]),
+    "iotests": (iotests, list(SERVED)),
     "xfstests": (xfstests, list(TREES)),
 }
