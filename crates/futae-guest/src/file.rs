@@ -1,6 +1,7 @@
 //! A file whose contents are a volume of the engine.
 
 use crate::errno::errno;
+use crate::mapped::{MappedPages, PastPages, Writer};
 use crate::one_read::{OneRead, answer};
 use crate::split_reads::SplitReads;
 use crate::under_way::UnderWay;
@@ -41,6 +42,8 @@ pub(crate) struct VolumeFile {
     /// Whether anything was written since the mount.
     has_written: AtomicBool,
     split_reads: SplitReads,
+    /// Its pages in the kernel's page cache, if that is bypassed.
+    pub(crate) pages: Arc<MappedPages>,
 }
 
 impl VolumeFile {
@@ -58,6 +61,7 @@ impl VolumeFile {
             sequence: AtomicU64::new(0),
             longest: AtomicU32::new(0),
             has_written: AtomicBool::new(false),
+            pages: Arc::default(),
         }
     }
 
@@ -137,8 +141,10 @@ impl VolumeFile {
     }
 
     /// Writes the data that fit and returns their length. Like a disk, the file does not grow.
+    /// `past`: the pages that the kernel may have of it, and who writes, if the file is opened past the page cache.
     pub(crate) fn write(
-        &self,
+        self: &Arc<Self>,
+        past: Option<(Writer, PastPages)>,
         offset: u64,
         mut data: IoBuf,
         fua: bool,
@@ -159,7 +165,15 @@ impl VolumeFile {
             under_way.end(result.is_err());
             done(result.map(|_| length as u32).map_err(|error| errno(&error)));
         };
-        self.submit(Operation::Write { offset, data, fua }, Box::new(answer));
+        let (work, done) = (Operation::Write { offset, data, fua }, Box::new(answer));
+        match past {
+            None => self.submit(work, done),
+            Some((writer, past)) => {
+                let file = Arc::clone(self);
+                let submit = move |work, done| file.submit(work, done);
+                past.write(writer, offset, work, submit, done);
+            }
+        }
     }
 
     /// Writes everything that was answered to stable storage.

@@ -3,6 +3,7 @@
 use crate::MountError;
 use crate::file::VolumeFile;
 use crate::kept_by_kernel::{KernelKeeper, Running};
+use crate::mapped::Teller;
 use crate::mountpoint::check_mountpoint;
 use crate::negotiated::Negotiated;
 use crate::ring::Beginning;
@@ -157,11 +158,13 @@ impl Mount {
             engine.keep_elsewhere(Arc::clone(keeper) as Arc<dyn Keeper>);
         }
         let answer = Arc::new(OnceLock::new());
+        let teller = Arc::new(Teller::default());
         let directory = VolumeDirectory {
             files: names.zip(files.iter().cloned()).collect(),
             epoch: SystemTime::now(),
             kernel_cache: options.kernel_cache || keeper.is_some(),
             keeper: keeper.clone(),
+            teller: Arc::clone(&teller),
             access: options.access,
             negotiated: Arc::clone(&answer),
             begins: Beginning::Device,
@@ -169,6 +172,7 @@ impl Mount {
         let config = config(options, files.iter().all(|file| file.read_only));
         let (mounted, notifier) =
             Mounted::start(&directory, &mountpoint, &config, options.transport)?;
+        teller.start(notifier.clone()).map_err(refused)?;
         let negotiated = answer.get().copied().ok_or_else(|| {
             refused(io::Error::other(
                 "the kernel did not begin the FUSE session",

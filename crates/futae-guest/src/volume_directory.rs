@@ -2,8 +2,9 @@
 
 use crate::file::{VolumeFile, flush_all};
 use crate::kept_by_kernel::KernelKeeper;
+use crate::mapped::{PastPages, Teller, Writer};
 use crate::negotiated::{Negotiated, Transport};
-use crate::ring::{Answer, Beginning, Served, Write};
+use crate::ring::{Answer, Beginning, Read, Served, Write};
 use crate::split_reads::longest_request_bytes;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
@@ -54,6 +55,8 @@ pub(crate) struct VolumeDirectory {
     pub(crate) kernel_cache: bool,
     /// The keeper of their pages in the kernel's page cache, if the policy decides on these.
     pub(crate) keeper: Option<Arc<KernelKeeper>>,
+    /// Tells the kernel of writes past its pages.
+    pub(crate) teller: Arc<Teller>,
     /// Access of users other than the mounting one.
     pub(crate) access: Option<FileAccess>,
     pub(crate) negotiated: Arc<OnceLock<Negotiated>>,
@@ -103,33 +106,40 @@ impl VolumeDirectory {
         })
     }
 
-    fn read_file(
-        &self,
-        inode: INodeNo,
-        offset: u64,
-        size: u32,
-        done: impl FnOnce(Result<&[u8], Errno>) + Send + 'static,
-    ) {
-        match self.file(inode) {
-            Some(file) => file.read(offset, size, done),
+    fn read_file(&self, read: Read, done: impl FnOnce(Result<&[u8], Errno>) + Send + 'static) {
+        match self.file(INodeNo(read.inode)) {
+            Some(file) => {
+                if !read.past_pages {
+                    file.pages.note_read();
+                }
+                file.read(read.offset, read.size, done);
+            }
             None => done(Err(Errno::EISDIR)),
         }
     }
 
     fn write_file(
         &self,
-        inode: INodeNo,
-        offset: u64,
+        write: Write,
         data: IoBuf,
-        opened: i32,
         done: impl FnOnce(Result<u32, Errno>) + Send + 'static,
     ) {
+        let inode = INodeNo(write.inode);
+        let Some(file) = self.file(inode) else {
+            return done(Err(Errno::EISDIR));
+        };
         // O_SYNC contains O_DSYNC, and the kernel sets it for RWF_DSYNC, too.
-        let fua = opened & O_DSYNC != 0;
-        match self.file(inode) {
-            Some(file) => file.write(offset, data, fua, done),
-            None => done(Err(Errno::EISDIR)),
-        }
+        let fua = write.opened & O_DSYNC != 0;
+        let past = (!self.kernel_cache).then(|| {
+            let writer = Writer::of(WriteFlags::from_bits_retain(write.how));
+            let past = PastPages {
+                pages: Arc::clone(&file.pages),
+                teller: Arc::clone(&self.teller),
+                inode: inode.0,
+            };
+            (writer, past)
+        });
+        file.write(past, write.offset, data, fua, done);
     }
 
     fn answer_attributes(&self, inode: INodeNo, reply: ReplyAttr) {
@@ -162,13 +172,12 @@ impl Served for VolumeDirectory {
         longest_request_bytes()
     }
 
-    fn read_direct(&self, inode: u64, offset: u64, size: u32, answer: Answer) {
-        self.read_file(INodeNo(inode), offset, size, |result| answer.data(result));
+    fn read_direct(&self, read: Read, answer: Answer) {
+        self.read_file(read, |result| answer.data(result));
     }
 
     fn write_direct(&self, write: Write, data: IoBuf, answer: Answer) {
-        let done = |result| answer.written(result);
-        self.write_file(INodeNo(write.inode), write.offset, data, write.opened, done);
+        self.write_file(write, data, |result| answer.written(result));
     }
 }
 
@@ -336,10 +345,16 @@ impl Filesystem for VolumeDirectory {
         offset: u64,
         size: u32,
         _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.read_file(inode, offset, size, move |result| match result {
+        let read = Read {
+            inode: inode.0,
+            offset,
+            size,
+            past_pages: lock_owner.is_some(),
+        };
+        self.read_file(read, move |result| match result {
             Ok(data) => reply.data(data),
             Err(errno) => reply.error(errno),
         });
@@ -347,12 +362,12 @@ impl Filesystem for VolumeDirectory {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
+        how: WriteFlags,
         flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
@@ -362,7 +377,14 @@ impl Filesystem for VolumeDirectory {
             Ok(written) => reply.written(written),
             Err(errno) => reply.error(errno),
         };
-        self.write_file(inode, offset, data, flags.0, done);
+        let write = Write {
+            inode: inode.0,
+            offset,
+            how: how.bits(),
+            opened: flags.0,
+            asker: [request.uid(), request.gid(), request.pid()],
+        };
+        self.write_file(write, data, done);
     }
 
     fn flush(

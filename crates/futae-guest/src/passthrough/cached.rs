@@ -120,6 +120,7 @@ impl CachedFiles {
                     lower,
                     latencies: self.engine.latencies(volume),
                     pages,
+                    mapped: Arc::default(),
                     users: AtomicU32::new(0),
                     last_used: AtomicU64::new(now),
                     is_gone: AtomicBool::new(false),

@@ -6,6 +6,7 @@ use super::lower::LowerFile;
 use super::place::Key;
 use super::stat::Stamp;
 use crate::kept_by_kernel::FilePages;
+use crate::mapped::MappedPages;
 use crate::under_way::UnderWay;
 use futae_engine::{Asked, ClientId, Done, Engine, Latencies, Operation, Request};
 use futae_policy::VolumeId;
@@ -23,6 +24,8 @@ pub(crate) struct Contents {
     pub(super) latencies: Arc<Latencies>,
     /// Its pages in the kernel's page cache, if that holds the blocks.
     pub(super) pages: Option<FilePages>,
+    /// Its pages in the kernel's page cache, if that is bypassed.
+    pub(super) mapped: Arc<MappedPages>,
     /// Number of open handles, and of opens in progress.
     pub(super) users: AtomicU32,
     pub(super) last_used: AtomicU64,

@@ -8,6 +8,8 @@ use super::names::Making;
 use super::node::Node;
 use super::place::magic;
 use super::state::Passthrough;
+use crate::mapped::{PastPages, Writer};
+use crate::ring::Read;
 use fuser::{FileHandle, FileType};
 use futae_engine::{
     Asked, IoBuf, IoError, IoErrorKind, Operation, Store, StoreDone, StoreOperation,
@@ -182,16 +184,17 @@ impl Passthrough {
     /// is checked again, once. Of several reads that fail at the same time, only one finds the change.
     pub(crate) fn read(
         self: &Arc<Self>,
-        id: u64,
-        offset: u64,
-        length: u32,
+        read: Read,
         done: impl FnOnce(Result<&[u8], Errno>) + Send + 'static,
     ) {
+        let (id, offset, length) = (read.inode, read.offset, u64::from(read.size));
         let contents = match self.contents(id) {
             Ok(contents) => contents,
             Err(errno) => return done(Err(errno)),
         };
-        let length = u64::from(length);
+        if !read.past_pages {
+            contents.mapped.note_read();
+        }
         let (tree, again) = (Arc::clone(self), Arc::clone(&contents));
         let before = contents.changes();
         let first: StoreDone = Box::new(move |result| match result {
@@ -230,9 +233,11 @@ impl Passthrough {
         errno
     }
 
+    /// Writes or appends at an offset as the kernel knows it.
     pub(crate) fn write(
         self: &Arc<Self>,
         id: u64,
+        (writer, offset): (Writer, u64),
         operation: Operation,
         done: impl FnOnce(Result<(), Errno>) + Send + 'static,
     ) {
@@ -240,7 +245,17 @@ impl Passthrough {
             Ok(contents) => contents,
             Err(errno) => return done(Err(errno)),
         };
-        contents.submit(operation, self.told("writing", id, done));
+        let done = self.told("writing", id, done);
+        if contents.pages.is_some() {
+            return contents.submit(operation, done);
+        }
+        let file = PastPages {
+            pages: Arc::clone(&contents.mapped),
+            teller: Arc::clone(&self.teller),
+            inode: id,
+        };
+        let submit = move |work, done| contents.submit(work, done);
+        file.write(writer, offset, operation, submit, done);
     }
 
     /// The kernel is about to append data that it has put into its pages at `offset`. If another

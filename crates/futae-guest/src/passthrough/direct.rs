@@ -5,7 +5,8 @@ use super::errno::fuse;
 use super::front::Front;
 use super::state::REQUEST_BYTES;
 use crate::Transport;
-use crate::ring::{Answer, Beginning, Served, Write};
+use crate::mapped::Writer;
+use crate::ring::{Answer, Beginning, Read, Served, Write};
 use fuser::{INodeNo, WriteFlags};
 use futae_engine::{IoBuf, Operation};
 use rustix::fs::OFlags;
@@ -43,9 +44,11 @@ impl Front {
         } else {
             Operation::Write { offset, data, fua }
         };
-        self.tree.write(inode.0, operation, move |result| {
-            done(result.map(|()| length).map_err(fuse));
-        });
+        let writer = Writer::of(how);
+        self.tree
+            .write(inode.0, (writer, offset), operation, move |result| {
+                done(result.map(|()| length).map_err(fuse));
+            });
     }
 }
 
@@ -63,8 +66,8 @@ impl Served for Front {
         REQUEST_BYTES
     }
 
-    fn read_direct(&self, inode: u64, offset: u64, size: u32, answer: Answer) {
-        self.tree.read(inode, offset, size, |result| {
+    fn read_direct(&self, read: Read, answer: Answer) {
+        self.tree.read(read, |result| {
             answer.data(result.map_err(fuse));
         });
     }

@@ -7,7 +7,7 @@ use super::errno::fuse;
 use super::front::{Front, answer_xattr, making, opened, settle};
 use super::stat::attributes;
 use super::state::FRESH;
-use crate::ring::{Beginning, Write};
+use crate::ring::{Beginning, Read, Write};
 use fuser::{
     AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -214,14 +214,19 @@ impl Filesystem for Front {
         offset: u64,
         size: u32,
         _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.tree
-            .read(inode.0, offset, size, move |result| match result {
-                Ok(data) => reply.data(data),
-                Err(errno) => reply.error(fuse(errno)),
-            });
+        let read = Read {
+            inode: inode.0,
+            offset,
+            size,
+            past_pages: lock_owner.is_some(),
+        };
+        self.tree.read(read, move |result| match result {
+            Ok(data) => reply.data(data),
+            Err(errno) => reply.error(fuse(errno)),
+        });
     }
 
     fn write(

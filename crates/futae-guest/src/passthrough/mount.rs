@@ -163,6 +163,7 @@ impl TreeMount {
         let config = config(&source, options);
         let (mounted, notifier) = Mounted::start(&front, &mountpoint, &config, options.transport)?;
         let _ = tree.notifier.set(notifier.clone());
+        tree.teller.start(notifier.clone()).map_err(refused)?;
         let keeping = keeper.map(|keeper| {
             // Read-ahead would bring pages that no request has asked for, on which the policy would
             // decide.

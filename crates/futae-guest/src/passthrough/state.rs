@@ -7,6 +7,7 @@ use super::node::{Node, Nodes, ROOT};
 use super::priority::Priority;
 use super::weight::Weight;
 use crate::kept_by_kernel::KernelKeeper;
+use crate::mapped::Teller;
 use crate::negotiated::Negotiated;
 use fuser::{FileType, InitFlags, KernelConfig, Notifier};
 use futae_engine::Engine;
@@ -49,6 +50,7 @@ pub(crate) struct Passthrough {
     /// The path of the control socket, if there is one.
     pub(super) control: OnceLock<PathBuf>,
     pub(super) notifier: OnceLock<Notifier>,
+    pub(super) teller: Arc<Teller>,
     pub(super) negotiated: OnceLock<Negotiated>,
 }
 
@@ -72,6 +74,7 @@ impl Passthrough {
             log: Log::default(),
             control: OnceLock::new(),
             notifier: OnceLock::new(),
+            teller: Arc::default(),
             negotiated: OnceLock::new(),
         })
     }

@@ -27,7 +27,7 @@ mod wire;
 pub(crate) use answer::Answer;
 pub(crate) use processors::{Offer, offer};
 pub(crate) use served::{Beginning, Served};
-pub(crate) use wire::Write;
+pub(crate) use wire::{Read, Write};
 
 use answer::Mailbox;
 use fuser::Config;

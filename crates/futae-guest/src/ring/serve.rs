@@ -103,16 +103,7 @@ impl<F: Served> Server<F> {
         let filesystem = &self.filesystem;
         // If a request panics, others continue; its answer is dropped and so becomes an error.
         let served = catch_unwind(AssertUnwindSafe(|| match (asked.operation, data) {
-            (
-                Operation::Read {
-                    inode,
-                    offset,
-                    size,
-                },
-                _,
-            ) => {
-                filesystem.read_direct(inode, offset, size, answer);
-            }
+            (Operation::Read(read), _) => filesystem.read_direct(read, answer),
             (Operation::Write(write), Some(data)) => filesystem.write_direct(write, data, answer),
             _ => drop(answer),
         }));

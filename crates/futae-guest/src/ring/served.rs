@@ -1,7 +1,7 @@
 //! The interface of a file system to its rings.
 
 use super::answer::Answer;
-use super::wire::Write;
+use super::wire::{Read, Write};
 use fuser::Filesystem;
 use futae_engine::IoBuf;
 
@@ -29,7 +29,7 @@ pub(crate) trait Served: Filesystem + Clone {
     fn request_bytes(&self) -> u32;
 
     /// Reads from a file, and answers later, on any thread.
-    fn read_direct(&self, inode: u64, offset: u64, size: u32, answer: Answer);
+    fn read_direct(&self, read: Read, answer: Answer);
 
     /// Writes to a file, and answers later, on any thread.
     fn write_direct(&self, write: Write, data: IoBuf, answer: Answer);

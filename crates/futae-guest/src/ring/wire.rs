@@ -19,6 +19,10 @@ const INIT: u32 = 26;
 const READDIR: u32 = 28;
 const READDIRPLUS: u32 = 44;
 
+/// `read_flags` in `struct fuse_read_in`, and the flag that is set for programs and not for pages.
+const READ_FLAGS_AT: usize = 20;
+const READ_LOCKOWNER: u32 = 1 << 1;
+
 /// `size` in `struct fuse_read_in`, used for reading files and directories.
 const SIZE: std::ops::Range<usize> = 16..20;
 
@@ -35,11 +39,22 @@ pub(super) struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// `FUSE_READ`
-    Read { inode: u64, offset: u64, size: u32 },
+    Read(Read),
     /// `FUSE_WRITE`; the data is the payload.
     Write(Write),
     /// Anything else.
     Other,
+}
+
+/// `FUSE_READ`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub(crate) inode: u64,
+    pub(crate) offset: u64,
+    /// Bytes.
+    pub(crate) size: u32,
+    /// A program reads past the kernel's pages. Otherwise the kernel reads a page.
+    pub(crate) past_pages: bool,
 }
 
 /// `FUSE_WRITE`, without the data.
@@ -72,11 +87,12 @@ pub(super) fn asked(header: &[u8; HEADER_BYTES]) -> Asked {
     let operation = &header[OPERATION_AT..ENTRY_AT];
     let (inode, offset) = (u64_at(header, 16), u64_at(operation, 8));
     let operation = match u32_at(header, 4) {
-        READ => Operation::Read {
+        READ => Operation::Read(Read {
             inode,
             offset,
             size: u32_at(operation, SIZE.start),
-        },
+            past_pages: u32_at(operation, READ_FLAGS_AT) & READ_LOCKOWNER != 0,
+        }),
         WRITE => Operation::Write(Write {
             inode,
             offset,
