@@ -4,8 +4,8 @@
 .PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak kills vopr crash-states planted-bugs sanitize suites bench bench-isolation reference lint
 
 CARGO ?= cargo
-# How long each target of `make fuzz` looks for crashes. Longer runs are for a night.
-FUZZ_SECONDS ?= 15
+# How long each target of `make fuzz` looks for crashes, from the inputs of fuzz/saved on. Longer runs are for a night.
+FUZZ_SECONDS ?= 10
 # How often `make kills` ends a server.
 KILLS ?= 1000
 # Arguments of `make demo`, `make soak`, `make vopr`, `make bench` and others, e.g. make demo ARGS="--image 2GiB --lower 1GiB".

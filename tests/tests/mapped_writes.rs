@@ -14,8 +14,8 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/mapped.py")
 
 /// How often each page is written. In a tree without what this tests, 42 of 456 writes were not seen by the map, and in an image
 /// about one in a hundred.
-const ROUNDS_IN_A_TREE: u32 = 40;
-const ROUNDS_IN_AN_IMAGE: u32 = 500;
+const ROUNDS_IN_A_TREE: u32 = 20;
+const ROUNDS_IN_AN_IMAGE: u32 = 200;
 
 fn written_in_both_ways(file: &Path, rounds: u32, more: &[&str]) {
     let mut python = Command::new("python3");

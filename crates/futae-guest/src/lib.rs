@@ -23,6 +23,7 @@ mod ring;
 mod session;
 mod split_reads;
 mod under_way;
+mod volume_data;
 mod volume_directory;
 
 pub use error::MountError;

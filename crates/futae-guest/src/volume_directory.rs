@@ -2,9 +2,9 @@
 
 use crate::file::{VolumeFile, flush_all};
 use crate::kept_by_kernel::KernelKeeper;
-use crate::mapped::{PastPages, Teller, Writer};
-use crate::negotiated::{Negotiated, Transport};
-use crate::ring::{Answer, Beginning, Read, Served, Write};
+use crate::mapped::Teller;
+use crate::negotiated::Negotiated;
+use crate::ring::{Beginning, Read, Write};
 use crate::split_reads::longest_request_bytes;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
@@ -25,9 +25,6 @@ pub(crate) const FILES: u64 = 2;
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// The unit of `stat` and `statfs`, in bytes.
 const STAT_BLOCK_BYTES: u32 = 4096;
-
-/// `O_DSYNC` of `open`, as `asm-generic/fcntl.h` has it (rustix knows it only as `O_SYNC`).
-const O_DSYNC: i32 = 0o10000;
 
 /// The handle of a file opened for writing, so that closing it flushes.
 const WRITABLE: FileHandle = FileHandle(1);
@@ -65,7 +62,7 @@ pub(crate) struct VolumeDirectory {
 
 impl VolumeDirectory {
     /// The file with this inode number.
-    fn file(&self, inode: INodeNo) -> Option<&Arc<VolumeFile>> {
+    pub(crate) fn file(&self, inode: INodeNo) -> Option<&Arc<VolumeFile>> {
         let at = usize::try_from(inode.0.checked_sub(FILES)?).ok()?;
         self.files.get(at).map(|(_, file)| file)
     }
@@ -106,42 +103,6 @@ impl VolumeDirectory {
         })
     }
 
-    fn read_file(&self, read: Read, done: impl FnOnce(Result<&[u8], Errno>) + Send + 'static) {
-        match self.file(INodeNo(read.inode)) {
-            Some(file) => {
-                if !read.past_pages {
-                    file.pages.note_read();
-                }
-                file.read(read.offset, read.size, done);
-            }
-            None => done(Err(Errno::EISDIR)),
-        }
-    }
-
-    fn write_file(
-        &self,
-        write: Write,
-        data: IoBuf,
-        done: impl FnOnce(Result<u32, Errno>) + Send + 'static,
-    ) {
-        let inode = INodeNo(write.inode);
-        let Some(file) = self.file(inode) else {
-            return done(Err(Errno::EISDIR));
-        };
-        // O_SYNC contains O_DSYNC, and the kernel sets it for RWF_DSYNC, too.
-        let fua = write.opened & O_DSYNC != 0;
-        let past = (!self.kernel_cache).then(|| {
-            let writer = Writer::of(WriteFlags::from_bits_retain(write.how));
-            let past = PastPages {
-                pages: Arc::clone(&file.pages),
-                teller: Arc::clone(&self.teller),
-                inode: inode.0,
-            };
-            (writer, past)
-        });
-        file.write(past, write.offset, data, fua, done);
-    }
-
     fn answer_attributes(&self, inode: INodeNo, reply: ReplyAttr) {
         match self.attributes(inode) {
             Some(attributes) => reply.attr(&FOREVER, &attributes),
@@ -155,29 +116,6 @@ fn settle(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send + 'static 
     move |result| match result {
         Ok(()) => reply.ok(),
         Err(errno) => reply.error(errno),
-    }
-}
-
-impl Served for VolumeDirectory {
-    fn begin_as(&mut self, how: Beginning) {
-        self.begins = how;
-    }
-
-    fn has_ring(&self) -> bool {
-        let negotiated = self.negotiated.get();
-        negotiated.is_some_and(|negotiated| negotiated.transport == Transport::Ring)
-    }
-
-    fn request_bytes(&self) -> u32 {
-        longest_request_bytes()
-    }
-
-    fn read_direct(&self, read: Read, answer: Answer) {
-        self.read_file(read, |result| answer.data(result));
-    }
-
-    fn write_direct(&self, write: Write, data: IoBuf, answer: Answer) {
-        self.write_file(write, data, |result| answer.written(result));
     }
 }
 
