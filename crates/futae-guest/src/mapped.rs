@@ -153,9 +153,10 @@ fn put(
     range: Range<u64>,
     read: impl FnOnce() -> Result<IoBuf, IoError>,
 ) {
+    // Of nothing, the kernel would learn that the file reaches as far as here.
     let is_put = read().is_ok_and(|data| {
-        let stored = notifier.store(INodeNo(inode), range.start, data.as_slice());
-        stored.is_ok()
+        let put = || notifier.store(INodeNo(inode), range.start, data.as_slice());
+        !data.is_empty() && put().is_ok()
     });
     if !is_put {
         // A file that the kernel has forgotten has no pages, and after the end of the mount none has.
