@@ -1,7 +1,7 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak kills vopr crash-states planted-bugs sanitize suites bench bench-isolation reference lint
+.PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak nightly kills vopr crash-states planted-bugs sanitize suites bench bench-isolation reference lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes, from the inputs of fuzz/saved on. Longer runs are for a night.
@@ -53,6 +53,10 @@ fuzz: ## every fuzz target on stable Rust, FUZZ_SECONDS each
 soak: ## the model checker of consistency for an hour; ARGS="--seconds N --seed N --rounds N --restarts N"
 	@scripts/install-deps test
 	@scripts/soak $(ARGS)
+
+nightly: ## everything at once for an hour, with memory, descriptors and threads flat; ARGS="--seconds N --seed N --without NAME"
+	@scripts/install-deps test
+	@scripts/nightly $(ARGS)
 
 kills: ## servers killed and upgraded under load with a verified write log, KILLS times in each write mode
 	FUTAE_MEMORY_KILLS=$(KILLS) $(CARGO) test --release --locked -p futae-tests --test kept_memory killed_under -- --nocapture --test-threads 1

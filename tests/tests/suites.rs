@@ -52,15 +52,20 @@ fn a_suite_that_is_not_here_is_skipped_with_the_way_to_get_it() {
         return;
     }
     let mut suites = Command::new(root().join("scripts/suites"));
-    suites.args(["--futae", text(binary()), "ltp", "libnbd", "xfstests"]);
-    for name in ["LTP", "LIBNBD", "XFSTESTS"] {
-        suites.env(name, "/nowhere");
+    let suites_by_source = [
+        ("LTP", "ltp"),
+        ("LIBNBD", "libnbd"),
+        ("QEMU", "iotests"),
+        ("XFSTESTS", "xfstests"),
+    ];
+    suites.args(["--futae", text(binary())]);
+    for (name, suite) in suites_by_source {
+        suites.env(name, "/nowhere").arg(suite);
     }
     let told = suites.output().expect("python3 starts");
     let said = String::from_utf8_lossy(&told.stdout).into_owned();
     assert_eq!(told.status.code(), Some(1), "nothing ran: {told:?}");
-    for name in ["LTP", "LIBNBD", "XFSTESTS"] {
-        let suite = name.to_lowercase();
+    for (name, suite) in suites_by_source {
         let line = format!("suites: {suite} skipped: {name} names no directory with");
         assert!(said.contains(&line), "{said}");
         assert!(said.contains(&format!("{name}=DIRECTORY")), "{said}");
