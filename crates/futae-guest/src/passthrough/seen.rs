@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Writes within this interval share one time, as with the kernel's own clock for files.
@@ -33,8 +33,6 @@ pub(crate) struct Seen {
     writes: AtomicU32,
     /// Number of writes to the lower file under way; only counted with write-back.
     writes_below: AtomicU32,
-    /// Number of those that ever began.
-    begun_below: AtomicU64,
     /// Another program has changed the file, and the cache has not been informed yet.
     is_foreign: AtomicBool,
 }
@@ -49,7 +47,6 @@ impl Seen {
             }),
             writes: AtomicU32::new(0),
             writes_below: AtomicU32::new(0),
-            begun_below: AtomicU64::new(0),
             is_foreign: AtomicBool::new(false),
         })
     }
@@ -69,14 +66,13 @@ impl Seen {
 
     /// The attributes of the file as programs are to see them.
     pub(crate) fn stat(&self, place: &OwnedFd) -> Result<Stat, Errno> {
-        let begun = self.begun_below.load(Ordering::Acquire);
-        let active = self.writes_below.load(Ordering::Acquire) > 0;
-        let mut stat = stat_of(place)?;
         if !self.writes_back {
-            return Ok(stat);
+            return stat_of(place);
         }
+        // Held throughout: the time of a write-back is there until its end has put the other one back.
         let last = locked(&self.last);
-        let is_ours = active || self.begun_below.load(Ordering::Acquire) != begun;
+        let mut stat = stat_of(place)?;
+        let is_ours = self.writes_below.load(Ordering::Acquire) > 0;
         if is_ours && !self.is_foreign.load(Ordering::Acquire) {
             last.stamp.show_modified(&mut stat);
         }
@@ -139,7 +135,6 @@ impl Seen {
         }
         let last = locked(&self.last);
         let is_first = self.writes_below.fetch_add(1, Ordering::AcqRel) == 0;
-        self.begun_below.fetch_add(1, Ordering::AcqRel);
         let is_alone = is_first && self.writes.load(Ordering::Acquire) == 0;
         if is_alone && stamp_of(place).is_ok_and(|now| now != last.stamp) {
             self.is_foreign.store(true, Ordering::Release);
@@ -186,4 +181,42 @@ fn set_modified(place: &OwnedFd, (tv_sec, tv_nsec): (i64, i64)) {
     };
     // Only the owner and root may set times; for others the time of the write-back stays.
     let _ = rustix::fs::utimensat(place, "", &times, AtFlags::EMPTY_PATH);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::place::magic;
+    use super::{Seen, Stamp};
+    use rustix::fs::{Mode, OFlags};
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::FileExt;
+
+    /// Enough that each of the two threads is interrupted in the middle of the other's work.
+    const WRITE_BACKS: usize = 20_000;
+
+    #[test]
+    fn the_time_of_a_write_back_is_never_shown() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        let place = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).expect("opened");
+        let below = OpenOptions::new().write(true).open(magic(&place));
+        let below = below.expect("opened for writing");
+        let seen = Seen::new(&place, true).expect("a stamp");
+        let shown = || Stamp::of(&seen.stat(&place).expect("attributes")).modified;
+        let first = shown();
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                for _ in 0..WRITE_BACKS {
+                    seen.begin_below(&place);
+                    below.write_all_at(&[1], 0).expect("written");
+                    seen.end_below(&place);
+                }
+            });
+            while !writing.is_finished() {
+                assert_eq!(shown(), first);
+            }
+        });
+        assert_eq!(shown(), first);
+    }
 }
