@@ -40,7 +40,7 @@ class World:
     """All of it, until it is closed."""
 
     def __init__(self, futae, work, seed):
-        self.futae, self.work, self.seed = futae, work, seed
+        self.futae, self.work = futae, work
         # Processes with their logs, and directories to unmount, in the order of their start.
         self.started, self.mounts = {}, []
         dice = random.Random(seed)

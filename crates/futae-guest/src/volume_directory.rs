@@ -315,13 +315,7 @@ impl Filesystem for VolumeDirectory {
             Ok(written) => reply.written(written),
             Err(errno) => reply.error(errno),
         };
-        let write = Write {
-            inode: inode.0,
-            offset,
-            how: how.bits(),
-            opened: flags.0,
-            asker: [request.uid(), request.gid(), request.pid()],
-        };
+        let write = Write::of(request, (inode, offset), how, flags);
         self.write_file(write, data, done);
     }
 

@@ -241,13 +241,7 @@ impl Filesystem for Front {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let write = Write {
-            inode: inode.0,
-            offset,
-            how: how.bits(),
-            opened: flags.0,
-            asker: [request.uid(), request.gid(), request.pid()],
-        };
+        let write = Write::of(request, (inode, offset), how, flags);
         self.write_file(write, IoBuf::copy_of(data), move |result| match result {
             Ok(written) => reply.written(written),
             Err(errno) => reply.error(errno),

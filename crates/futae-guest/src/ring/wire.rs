@@ -1,6 +1,8 @@
 //! Requests and answers in the format of `linux/fuse.h`: their layout in a ring's entry, and the
 //! requests that this crate parses itself.
 
+use fuser::{INodeNo, OpenFlags, Request, WriteFlags};
+
 /// `struct fuse_uring_req_header`.
 pub(super) const HEADER_BYTES: usize = 288;
 /// Its parts: the header of the request or answer, the operation's arguments, and the entry's
@@ -68,6 +70,24 @@ pub(crate) struct Write {
     pub(crate) opened: i32,
     /// The caller: user, group and process.
     pub(crate) asker: [u32; 3],
+}
+
+impl Write {
+    /// A request that the FUSE library has read.
+    pub(crate) fn of(
+        request: &Request,
+        (inode, offset): (INodeNo, u64),
+        how: WriteFlags,
+        flags: OpenFlags,
+    ) -> Self {
+        Self {
+            inode: inode.0,
+            offset,
+            how: how.bits(),
+            opened: flags.0,
+            asker: [request.uid(), request.gid(), request.pid()],
+        }
+    }
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
