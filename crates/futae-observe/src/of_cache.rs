@@ -123,6 +123,12 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
         |it| it.engine.notices_dropped.into(),
     ),
     metric(
+        "cache_notices_pending_blocks",
+        Gauge,
+        "Blocks of notices that wait for a decision or are being read",
+        |it| it.engine.notices_pending_blocks.into(),
+    ),
+    metric(
         "cache_demotions_verified",
         Counter,
         "Blocks demoted whose data was as the cache last knew it",

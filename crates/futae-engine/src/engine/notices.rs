@@ -69,6 +69,11 @@ impl Notices {
         Some(next)
     }
 
+    /// The blocks that await a decision or are being read.
+    pub fn pending_blocks(&self, block_bytes: u64) -> u64 {
+        self.blocks + self.bytes.div_ceil(block_bytes)
+    }
+
     /// Whether blocks wait and the number of reads under way allows another.
     pub fn may_go_on(&self) -> bool {
         self.blocks > 0 && self.flights < FLIGHTS_MAX && self.bytes < BYTES_MAX
@@ -105,6 +110,7 @@ mod tests {
             notices.depart(1);
         }
         assert!(!notices.may_go_on(), "many reads");
+        assert_eq!(notices.pending_blocks(1), 9 + u64::from(FLIGHTS_MAX));
         notices.arrive(1);
         assert!(notices.may_go_on());
         notices.depart(BYTES_MAX);

@@ -62,6 +62,9 @@ pub struct EngineStatus {
     /// Blocks named by notices that were dropped because too many waited.
     #[serde(default)]
     pub notices_dropped: u64,
+    /// Blocks named by notices that wait for a decision or are being read.
+    #[serde(default)]
+    pub notices_pending_blocks: u64,
     /// Blocks read from stores at the policy's own request.
     pub preload_reads: u64,
     /// Hits answered from the store because the block was still being loaded.
@@ -256,6 +259,11 @@ impl State {
             store_writes: tally.store_writes,
             notice_reads: tally.notice_reads,
             notices_dropped: tally.notices_dropped,
+            notices_pending_blocks: self
+                .volumes
+                .iter()
+                .map(|volume| volume.notices.pending_blocks(self.block_bytes))
+                .sum(),
             preload_reads: tally.preload_reads,
             loading_reads: tally.loading_reads,
             loading_blocks: self.loading_blocks(),
