@@ -1,4 +1,4 @@
-"""What is used and changed: a server of four disks, a mount of one of them, and a tree."""
+"""What is used and changed: a server of five disks, a mount of one of them, and a tree."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import subprocess
 WAIT_SECONDS = 120
 MIB = 1 << 20
 # The disks and their sizes; `spare` comes and goes.
-DISKS = {"disk": 32 * MIB, "own": 16 * MIB, "still": 8 * MIB, "pair": MIB // 2, "spare": 4 * MIB}
+DISKS = {"disk": 32 * MIB, "own": 16 * MIB, "still": 8 * MIB, "pair": MIB // 2, "guest": 32 * MIB, "spare": 4 * MIB}
 
 
 class Failed(Exception):
@@ -43,16 +43,18 @@ class World:
         self.futae, self.work = futae, work
         # Processes with their logs, and directories to unmount, in the order of their start.
         self.started, self.mounts = {}, []
+        # The seed of what the last guest wrote to its disk; 0: nothing yet.
+        self.written_in_guest = 0
         dice = random.Random(seed)
         for name, size in DISKS.items():
             with open(self.path(f"{name}.img"), "wb") as image:
                 image.write(dice.randbytes(size))
         for name in ("source", "tree", "shown", "scratch"):
             os.mkdir(self.path(name))
-        exports = {"disk": "", "own": ",share=4MiB", "still": ",read-only", "pair": ""}
+        exports = {"disk": "", "own": ",share=4MiB", "still": ",read-only", "pair": "", "guest": ""}
         arguments = [word for name, more in exports.items() for word in ("--export", f"{name}={self.path(name)}.img{more}")]
         try:
-            self.start("serve", *arguments, "--cache", "16MiB", "--listen", f"unix:{self.socket}", "--write-mode", "write-back", "--state-dir", self.path("scratch"))
+            self.start("serve", *arguments, "--cache", "16MiB", "--listen", f"unix:{self.socket}", "--listen", f"guest=vhost-user:{self.path('guest.sock')}", "--write-mode", "write-back", "--state-dir", self.path("scratch"))
             self.start("pair", self.uri("pair"), self.path("shown"), "--cache", "256KiB", "--name", "pair.img")
             self.start("tree", self.path("source"), self.path("tree"), "--cache", "4MiB", "--write-mode", "write-back")
         except BaseException:

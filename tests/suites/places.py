@@ -22,8 +22,9 @@ DISKS = {
     "disk-back": ["--cache", "8MiB", "--write-mode", "write-back"],
     "pair": ["--cache", "4MiB", "--write-mode", "write-back"],
 }
-# No directory over futae: the suite starts servers, with these options.
-SERVED = {"served": [], "served-back": ["--write-mode", "write-back"]}
+BACK = ["--write-mode", "write-back"]
+# No directory over futae: the suite starts servers, with these options. They speak NBD, or are a guest's disk by vhost-user.
+SERVED = {"served": [], "served-back": BACK, "vhost": [], "vhost-back": BACK}
 IMAGE_BYTES = 2 << 30
 # For the start of a mount, and the end.
 WAIT_SECONDS = 60
@@ -120,14 +121,24 @@ class Place:
 
     def start(self, *arguments):
         """Starts futae; what it says when it is ready."""
-        log = open(os.path.join(self.work, f"{arguments[0]}.log"), "w+", encoding="utf-8")
-        process = subprocess.Popen([self.futae, *arguments, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
-        self.made.append((arguments[0], process, log))
+        process, log = self.run_beside(f"futae {arguments[0]}", self.futae, *arguments, "--json")
         line = process.stdout.readline()
         if not line:
             log.seek(0)
             sys.exit(f"suites: futae {arguments[0]} did not start: {log.read().strip()}")
         return json.loads(line)
+
+    def run_beside(self, name, *command):
+        """Starts a program, which `close` ends; its process and its log."""
+        log = open(os.path.join(self.work, f"{len(self.made)}.log"), "w+", encoding="utf-8")
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.made.append((name, process, log))
+        return process, log
+
+    def end_servers(self):
+        """Ends the servers that were started last."""
+        while self.made and not isinstance(self.made[-1], str):
+            self.end(*self.made.pop())
 
     def close(self):
         """Unmounts everything, ends futae, and looks at the ext4; what was wrong is in `troubles`."""
@@ -156,7 +167,7 @@ class Place:
 
     def end(self, what, process, log):
         """Waits for a mount, which ends when it is unmounted, or ends a server."""
-        if what == "serve":
+        if what != "futae mount":
             process.terminate()
         try:
             process.communicate(timeout=WAIT_SECONDS)
@@ -167,5 +178,5 @@ class Place:
             status = "none: it did not end"
         if status != 0:
             log.seek(0)
-            self.troubles.append(f"futae {what} ended with status {status}: {log.read().strip()}")
+            self.troubles.append(f"{what} ended with status {status}: {log.read().strip()}")
         log.close()

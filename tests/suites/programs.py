@@ -6,6 +6,8 @@ import re
 import shlex
 import shutil
 
+from fsstress import fsstress
+from guest import blktests, guest_xfstests
 from iotests import iotests
 from libnbd import libnbd
 from places import DISKS, LIMIT_SECONDS, SERVED, TREES, Missing, Place, must, run, say
@@ -267,11 +269,14 @@ def ltp(place, options, work):
 SUITES = {
     "pjdfstest": (pjdfstest, list(TREES)),
     "fsx": (fsx, list(TREES) + list(DISKS)),
+    "fsstress": (fsstress, list(TREES) + list(DISKS)),
     "stress-ng": (stress_ng, list(TREES)),
     "fio": (fio, list(TREES) + list(DISKS)),
     "dbench": (dbench, list(TREES) + list(DISKS)),
     "ltp": (ltp, list(TREES) + list(DISKS)),
     "libnbd": (libnbd, ["served"]),
-    "iotests": (iotests, list(SERVED)),
+    "iotests": (iotests, ["served", "served-back"]),
     "xfstests": (xfstests, list(TREES)),
+    "guest-xfstests": (guest_xfstests, list(SERVED)),
+    "blktests": (blktests, ["served", "served-back"]),
 }

@@ -57,6 +57,9 @@ fn a_suite_that_is_not_here_is_skipped_with_the_way_to_get_it() {
         ("LIBNBD", "libnbd"),
         ("QEMU", "iotests"),
         ("XFSTESTS", "xfstests"),
+        ("XFSTESTS", "fsstress"),
+        ("XFSTESTS", "guest-xfstests"),
+        ("BLKTESTS", "blktests"),
     ];
     suites.args(["--futae", text(binary())]);
     for (name, suite) in suites_by_source {

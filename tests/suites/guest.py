@@ -1,0 +1,236 @@
+"""Suites in a Debian guest with a kernel of its own: xfstests on two disks, and blktests' group `nbd` with its server in the guest.
+
+The plain run has qemu-nbd where the others have `futae serve`."""
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+
+from places import LIMIT_SECONDS, SERVED, WAIT_SECONDS, Missing, must, run, say
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+# In the name of the image that is kept, so that another list of packages is another image.
+EDITION = 1
+PACKAGES = (
+    "linux-image-amd64,initramfs-tools,udev,kmod,procps,perl,file,bc,gawk,acl,attr,e2fsprogs,xfsprogs,util-linux,bsdextrautils,psmisc,quota,uuid-runtime,libaio1,liburing2,"
+    "libgdbm6,libssl3,fio,dbench,nbd-server,nbd-client,parted,libnl-utils,dmsetup,iproute2,python3-minimal,hostname,mount"
+)
+TOOLS = {"mmdebstrap": "mmdebstrap", "mkfs.ext4": "e2fsprogs", "qemu-system-x86_64": "qemu-system-x86", "qemu-nbd": "qemu-utils"}
+# The first process of the guest. Its last disk has the suite, and the script that runs it.
+FIRST = """#!/bin/bash
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 TERM=dumb
+mount -t tmpfs none /tmp
+mkdir -p /dev/pts /dev/shm /suite; mountpoint -q /dev/pts || mount -t devpts none /dev/pts; mount -t tmpfs none /dev/shm
+mount -t debugfs none /sys/kernel/debug
+ip link set lo up; hostname guest
+/lib/systemd/systemd-udevd --daemon; udevadm trigger; udevadm settle
+mount "$(blkid --label suite)" /suite && cd /suite && bash ./run
+echo "suite: ended with status $?"
+sync; echo o > /proc/sysrq-trigger; sleep 60
+"""
+# What the first process says at its end.
+END = "suite: ended with status"
+USERS = ["fsgqa:x:1001:1001::/home/fsgqa:/bin/bash", "fsgqa2:x:1002:1002::/home/fsgqa2:/bin/bash", "123456-fsgqa:x:1003:1003::/home/fsgqa3:/bin/bash"]
+DISK_BYTES = 1 << 30
+MEMORY = "1536M"
+XFSTESTS = """mkdir -p /mnt/test /mnt/scratch /tmp/results
+export FSTYP={type} TEST_DEV=/dev/disk/by-id/virtio-test TEST_DIR=/mnt/test SCRATCH_DEV=/dev/disk/by-id/virtio-scratch SCRATCH_MNT=/mnt/scratch RESULT_BASE=/tmp/results
+TEST_DEV=$(realpath $TEST_DEV) SCRATCH_DEV=$(realpath $SCRATCH_DEV)
+mkfs.{type} -q $TEST_DEV
+cd {directory} && ./check {tests}
+umount /mnt/test /mnt/scratch 2>/dev/null
+"""
+BLKTESTS = """cd {directory}
+cp /suite/nbd-server /usr/local/sbin/ 2>/dev/null
+export PATH=/usr/local/sbin:$PATH
+./check nbd
+"""
+# What the group starts as nbd-server: `-p PIDFILE -C CONFIGURATION`, of one export, or a port and a file.
+SERVER = """#!/bin/bash
+if [[ $1 == -p ]]; then
+    file=$(sed -n 's/^exportname=//p' "$4") listen=tcp:127.0.0.1:10809 pid=$2
+else
+    file=$2 listen=tcp:127.0.0.1:$1 pid=/tmp/pid
+fi
+echo "nbd-server: futae" > /dev/ttyS0
+setsid bash -c 'echo $$ > "$0"; exec -a nbd-server /suite/futae serve --cache 16MiB --export "export=$1" --listen "$2" {mode}' "$pid" "$file" "$listen" < /dev/null &> /tmp/serve.log &
+"""
+
+
+def image(work):
+    """The guest's root file system with its kernel, which is made once: the paths of the kernel, its initial file system, and the image."""
+    for program, package in TOOLS.items():
+        if not shutil.which(program):
+            raise Missing(f"{program} is not installed; Debian's package is called {package}")
+    with open("/etc/os-release", encoding="utf-8") as file:
+        release = dict(line.strip().split("=", 1) for line in file if "=" in line)
+    if release["ID"] != "debian":
+        raise Missing("this machine is no Debian, so its programs may not run in one")
+    place = os.path.join(os.path.abspath(TARGET), "suites", f"guest-{release['VERSION_CODENAME']}-{EDITION}")
+    if not os.path.isdir(place):
+        make_image(place, release["VERSION_CODENAME"], work)
+    return [os.path.join(place, name) for name in ("vmlinuz", "initrd.img", "root.img")]
+
+
+def make_image(place, codename, work):
+    """Makes the directory with the guest's kernel and image."""
+    say("making the guest's image")
+    root = os.path.join(work, "root")
+    must("mmdebstrap", "--quiet", "--variant=minbase", '--aptopt=APT::Sandbox::User "root"', f"--include={PACKAGES}", codename, root)
+    with open(os.path.join(root, "first"), "w", encoding="utf-8") as file:
+        file.write(FIRST)
+    os.chmod(file.name, 0o755)
+    for name, lines in (("passwd", USERS), ("group", [f"{line.split(':')[0]}:x:{line.split(':')[3]}:" for line in USERS])):
+        with open(os.path.join(root, "etc", name), "a", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+    made = os.path.join(work, "guest")
+    os.mkdir(made)
+    boot = os.path.join(root, "boot")
+    for name in os.listdir(boot):
+        for kind in ("vmlinuz", "initrd.img"):
+            if name.startswith(kind):
+                shutil.copy(os.path.join(boot, name), os.path.join(made, kind))
+    must("mkfs.ext4", "-q", "-L", "root", "-d", root, os.path.join(made, "root.img"), "3G")
+    shutil.rmtree(root)
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    shutil.move(made, place)
+
+
+def disk_of_suite(script, path, size, *sources):
+    """Makes the disk with a suite: these files and directories, and the script that runs it. The options of QEMU for it."""
+    directory = f"{path}.files"
+    os.mkdir(directory)
+    for source in sources:
+        name = os.path.basename(os.path.abspath(source))
+        if os.path.isdir(source):
+            shutil.copytree(source, os.path.join(directory, name), symlinks=True, ignore=shutil.ignore_patterns(".git", "*.o", "results"))
+        else:
+            shutil.copy(source, os.path.join(directory, name))
+    with open(os.path.join(directory, "run"), "w", encoding="utf-8") as file:
+        file.write(script)
+    must("mkfs.ext4", "-q", "-F", "-L", "suite", "-d", directory, path, size)
+    shutil.rmtree(directory)
+    return ["-drive", f"file={path},format=raw,if=virtio"]
+
+
+def vhost_disk(name, socket):
+    """The options of QEMU for a disk by vhost-user. Its serial number is the name that the server gives it."""
+    return ["-chardev", f"socket,id={name},path={socket}", "-device", f"vhost-user-blk-pci,chardev={name}"]
+
+
+def boot(files, disks, limit):
+    """Runs a guest with these disks to its end; what it printed."""
+    kernel, initial, root = files
+    command = ["qemu-system-x86_64", "-machine", "q35,memory-backend=memory", "-accel", "tcg,thread=multi", "-smp", "2", "-m", MEMORY]
+    command += ["-object", f"memory-backend-memfd,id=memory,size={MEMORY},share=on", "-nographic", "-no-reboot", "-nic", "none"]
+    command += ["-kernel", kernel, "-initrd", initial, "-append", "root=LABEL=root rw console=ttyS0 quiet loglevel=1 init=/first panic=-1"]
+    command += ["-drive", f"file={root},format=raw,if=virtio,snapshot=on", *disks]
+    _, text = run(command, limit)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", text)
+    if END not in text:
+        raise Missing(f"the guest did not come to its end: {text.strip()[-600:]}")
+    return text
+
+
+class Guest:
+    """A guest's disks and servers."""
+
+    def __init__(self, place, work):
+        self.place, self.mode, self.futae = place, place.mode, place.futae
+        self.files = image(work)
+        self.directory = place.path("guest")
+        self.disks = []
+
+    def path(self, name):
+        """A file beside its disks."""
+        return os.path.join(self.directory, name)
+
+    def serve(self, *names):
+        """Starts a server of an empty disk for each name."""
+        exports = []
+        for name in names:
+            with open(self.path(f"{name}.img"), "wb") as file:
+                file.truncate(DISK_BYTES)
+            socket = self.path(f"{name}.sock")
+            if self.mode is None:
+                command = ["qemu-nbd", "--persistent", "--format=raw", "--discard=unmap", f"--socket={socket}", self.path(f"{name}.img")]
+                self.place.run_beside("qemu-nbd", *command)
+            else:
+                exports += ["--export", f"{name}={self.path(f'{name}.img')}", "--listen", f"{name}={'vhost-user' if 'vhost' in self.mode else 'unix'}:{socket}"]
+            if self.mode is not None and "vhost" in self.mode:
+                self.disks += vhost_disk(name, socket)
+            else:
+                self.disks += ["-blockdev", f"nbd,node-name={name},server.type=unix,server.path={socket},export={name if self.mode else ''},discard=unmap"]
+                self.disks += ["-device", f"virtio-blk-pci,drive={name},serial={name}"]
+        if exports:
+            self.place.start("serve", "--cache", "16MiB", *exports, *SERVED[self.mode])
+        until = time.monotonic() + WAIT_SECONDS
+        while not all(os.path.exists(self.path(f"{name}.sock")) for name in names):
+            if time.monotonic() > until:
+                sys.exit("suites: the servers of the guest's disks do not listen")
+            time.sleep(0.1)
+
+    def boot(self, limit):
+        """Runs the guest to its end, and then ends the servers; what it printed."""
+        text = boot(self.files, self.disks, limit)
+        self.place.end_servers()
+        return text
+
+
+def cases_of(text, expression):
+    """The cases of a `check`: a line begins with the name, and ends with the result."""
+    cases = {}
+    for name, rest in re.findall(expression, text, re.M):
+        word = "skipped" if "[not run]" in rest or "not run" in rest else "ok" if re.search(r"^\d+s$|\[passed\]", rest) else "failed"
+        cases[name] = (word, rest.strip())
+    return cases
+
+
+def source(variable, program, way):
+    """The directory of a built suite."""
+    directory = os.environ.get(variable)
+    if not directory or not os.path.exists(os.path.join(directory, program)):
+        raise Missing(f"{variable} names no directory with a built suite; {way}, and write {variable}=DIRECTORY")
+    return os.path.abspath(directory)
+
+
+def guest_xfstests(place, options, work):
+    """xfstests on an ext4 of the guest."""
+    suite = source("XFSTESTS", "ltp/fsstress", "clone https://git.kernel.org/pub/scm/fs/xfs/xfstests-dev.git, build it by make")
+    guest = Guest(place, work)
+    script = XFSTESTS.format(type="ext4", directory=shlex.quote(os.path.basename(suite)), tests=shlex.join(shlex.split(options.tests)))
+    guest.disks += disk_of_suite(script, guest.path("suite.img"), "1G", suite)
+    guest.serve("test", "scratch")
+    text = guest.boot(12 * LIMIT_SECONDS)
+    cases = cases_of(text, r"^(\w+/\d+) +(?:\d+s \.\.\. )? *(.*)$")
+    if not cases:
+        raise Missing(f"xfstests ran nothing: {text.strip()[-600:]}")
+    status, text = run(["e2fsck", "-fn", guest.path("test.img")])
+    cases["e2fsck"] = ("ok" if status == 0 else "failed", text.strip())
+    return cases
+
+
+def blktests(place, _options, work):
+    """blktests' group `nbd`."""
+    suite = source("BLKTESTS", "src/nbdsetsize", "clone https://github.com/linux-blktests/blktests.git, build it by make")
+    guest = Guest(place, work)
+    files = [suite]
+    if place.mode is not None:
+        server = guest.path("nbd-server")
+        with open(server, "w", encoding="utf-8") as file:
+            file.write(SERVER.replace("{mode}", shlex.join(SERVED[place.mode])))
+        os.chmod(server, 0o755)
+        files += [server, place.futae]
+    script = BLKTESTS.format(directory=shlex.quote(os.path.basename(suite)))
+    guest.disks += disk_of_suite(script, guest.path("suite.img"), "1G", *files)
+    text = guest.boot(LIMIT_SECONDS)
+    cases = cases_of(text, r"^(nbd/\d+) \(.*\) +(\[.*)$")
+    if not cases:
+        raise Missing(f"blktests ran nothing: {text.strip()[-600:]}")
+    if place.mode is not None and "nbd-server: futae" not in text:
+        cases["server"] = ("failed", "no test started futae")
+    return cases
