@@ -168,4 +168,39 @@ mod tests {
         assert!(mark.probe().is_err() && mark.set().is_err());
         assert_eq!(mark.found().expect("known"), None);
     }
+
+    #[test]
+    fn what_is_not_known_of_a_mark_is_an_error_and_never_no_mark() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mark = |name: &str| MarkFile::new(directory.path().join(name), String::new());
+        let nameless = mark(&"x".repeat(300));
+        assert!(nameless.found().is_err());
+        assert!(nameless.forget().is_err() && nameless.clear().is_err());
+        // Something else in its place, which is not removed.
+        let other = mark("directory");
+        std::fs::create_dir(other.path()).expect("a directory");
+        assert!(other.forget().is_err() && other.clear().is_err());
+        assert!(other.found().expect("known").is_some());
+    }
+
+    #[test]
+    fn a_mark_is_not_gone_before_its_directory_says_so_on_stable_storage() {
+        // No file can be there, and the directory cannot be synced.
+        let mark = MarkFile::new("/proc/self/mark".into(), String::new());
+        mark.forget().expect("it does not ask the disk");
+        assert!(mark.clear().is_err());
+        // The directory of a name alone is the one of the process.
+        let here = MarkFile::new("no-such.futae-unclean".into(), String::new());
+        here.clear().expect("nothing to remove");
+    }
+
+    #[test]
+    fn the_owner_of_a_mark_can_read_it_and_set_it_again() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let mark = MarkFile::new(directory.path().join("mark"), String::new());
+        mark.set().expect("set");
+        let about = std::fs::metadata(mark.path()).expect("there");
+        assert_eq!(about.permissions().mode() & 0o777, 0o600);
+    }
 }
