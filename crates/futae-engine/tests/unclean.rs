@@ -243,6 +243,32 @@ fn a_clean_end_removes_the_mark_unless_nobody_knows_of_a_loss() {
     assert!(mark.is_durable(), "nobody knows");
 }
 
+#[test]
+fn the_end_waits_for_a_mark_that_is_being_made_and_removes_it() {
+    let (setup, client, mark) = guarded(LATE, None);
+    mark.hold(true);
+    setup.put(client, 1);
+    let ending = {
+        let (engine, volume) = (Arc::clone(&setup.engine), setup.volume);
+        std::thread::spawn(move || engine.end_clean(volume))
+    };
+    sleep(Duration::from_millis(50));
+    assert!(!ending.is_finished(), "the mark may come yet");
+    mark.hold(false);
+    ending.join().expect("an end").expect("removed");
+    assert!(!mark.is_durable());
+}
+
+#[test]
+fn the_end_does_not_wait_for_ever_for_a_disk_that_hangs() {
+    let (setup, client, mark) = guarded(LATE, None);
+    mark.hold(true);
+    setup.put(client, 1);
+    let end = setup.engine.end_clean(setup.volume);
+    assert_eq!(end.expect_err("no").kind(), io::ErrorKind::TimedOut);
+    mark.hold(false);
+}
+
 /// A store that does something before it takes a write.
 struct Meddling {
     below: Arc<ManualStore>,
