@@ -5,7 +5,7 @@ mod common;
 
 use common::{Answer, BLOCK, Setup, setup_writing, take, write};
 use futae_engine::{
-    ClientId, Engine, EngineOptions, IoBuf, OnEviction, Operation, Store, StoreDone,
+    ClientId, Engine, EngineOptions, Extent, IoBuf, OnEviction, Operation, Store, StoreDone,
     StoreOperation, WriteBackOptions,
 };
 use futae_policy::Class;
@@ -394,4 +394,38 @@ fn write_backs_that_have_ended_do_not_count_against_later_ones() {
     let status = setup.engine.status();
     assert_eq!((status.write_backs, status.write_back_blocks), (40, 2560));
     assert_eq!(status.buffer_bytes, 0);
+}
+
+#[test]
+fn of_many_dirty_blocks_none_is_a_hole() {
+    let (setup, client) = keeping("lru", 32, 64, 1.0);
+    setup.store.set(|inside| inside.is_hole = true);
+    for block in [2, 5, 6, 9, 10, 11] {
+        assert!(is_good(&setup.put(client, block, 1, 1)));
+    }
+    for step in [1, 2, 3, 6, 64] {
+        setup.engine.set_step_blocks(step);
+        let of = |first: u64, end: u64| {
+            let (offset, length) = (first * BLOCK, (end - first) * BLOCK);
+            let extents = setup.engine.extents(setup.volume, offset, length);
+            let pair = |extent: &Extent| (extent.length / BLOCK, !extent.hole);
+            extents
+                .expect("extents")
+                .iter()
+                .map(pair)
+                .collect::<Vec<_>>()
+        };
+        let (hole, data) = (false, true);
+        let all = [
+            (2, hole),
+            (1, data),
+            (2, hole),
+            (2, data),
+            (2, hole),
+            (3, data),
+            (52, hole),
+        ];
+        assert_eq!(of(0, 64), all, "{step} at a time");
+        assert_eq!(of(6, 11), [(1, data), (2, hole), (2, data)], "{step}");
+    }
 }
