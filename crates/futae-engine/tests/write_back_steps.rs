@@ -3,12 +3,12 @@
 
 mod common;
 
-use common::{Answer, BLOCK, Setup, setup_writing, take, write};
+use common::{Answer, BLOCK, Setup, initial, setup_writing, take, write};
 use futae_engine::{
     ClientId, Engine, EngineOptions, Extent, IoBuf, OnEviction, Operation, Store, StoreDone,
-    StoreOperation, WriteBackOptions,
+    StoreOperation, WarmState, WriteBackOptions,
 };
-use futae_policy::Class;
+use futae_policy::{BlockId, Class};
 use futae_testkit::manual_store::ManualStore;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -428,4 +428,30 @@ fn of_many_dirty_blocks_none_is_a_hole() {
         assert_eq!(of(0, 64), all, "{step} at a time");
         assert_eq!(of(6, 11), [(1, data), (2, hole), (2, data)], "{step}");
     }
+}
+
+#[test]
+fn blocks_that_are_yet_to_be_loaded_are_written_and_not_loaded_over() {
+    let (setup, client) = keeping("lru", 1024, 1024, 1.0);
+    setup.store.hold(true);
+    // As after a restart. Blocks are read one MiB at a time, the first ones first.
+    let residents: Vec<_> = (0..1000).map(BlockId::on_first).collect();
+    let history = residents.clone();
+    setup.engine.recall(&WarmState { residents, history });
+    assert_eq!(setup.engine.status().loading_blocks, 1000);
+    let part = setup.start(client, 0, write(500 * BLOCK + 512, &[5; 1024]));
+    assert!(is_good(&setup.put(client, 600, 1, 6)), "kept at once");
+    setup.engine.audit();
+    assert_eq!(setup.engine.status().dirty_blocks, 1);
+    setup.store.hold(false);
+    setup.store.release_all();
+    assert!(is_good(&part));
+    let mut expected: Vec<u8> = (500 * BLOCK..501 * BLOCK).map(initial).collect();
+    expected[512..512 + 1024].fill(5);
+    assert!(setup.cached(client, 500 * BLOCK, BLOCK) == expected);
+    assert!(setup.cached(client, 600 * BLOCK, BLOCK) == [6; BLOCK as usize]);
+    assert_eq!(setup.engine.status().loading_blocks, 0);
+    assert!(is_good(&setup.flush(client)));
+    assert!(setup.stored(500 * BLOCK, BLOCK) == expected);
+    assert!(setup.stored(600 * BLOCK, BLOCK) == [6; BLOCK as usize]);
 }
