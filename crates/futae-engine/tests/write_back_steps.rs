@@ -459,3 +459,27 @@ fn blocks_that_are_yet_to_be_loaded_are_written_and_not_loaded_over() {
     assert!(setup.stored(500 * BLOCK, BLOCK) == expected);
     assert!(setup.stored(600 * BLOCK, BLOCK) == [6; BLOCK as usize]);
 }
+
+#[test]
+fn a_write_through_to_a_dirty_block_beside_the_cache_is_not_undone_either() {
+    let (setup, client) = keeping("lru", 4, 64, 1.0);
+    setup.store.set(|inside| inside.fail_writes = true);
+    assert!(is_good(&setup.put(client, 7, 1, 1)));
+    setup.cached(client, 20 * BLOCK, 4 * BLOCK);
+    let status = setup.engine.status();
+    assert_eq!(
+        (status.dirty_evicted_blocks, status.write_back_errors),
+        (1, 1)
+    );
+    setup.store.set(|inside| inside.fail_writes = false);
+    let through = write_through(7 * BLOCK + 512, &[2; 1024]);
+    assert!(is_good(&setup.start(client, 0, through)));
+    assert_eq!(setup.engine.status().dirty_evicted_blocks, 1);
+    let mut expected = vec![1; BLOCK as usize];
+    expected[512..512 + 1024].fill(2);
+    let told = setup.flush(client);
+    assert!(take(&told).expect("an answer").is_err(), "the failure");
+    assert!(is_good(&setup.flush(client)));
+    assert!(setup.stored(7 * BLOCK, BLOCK) == expected);
+    assert!(setup.cached(client, 7 * BLOCK, BLOCK) == expected);
+}
