@@ -118,6 +118,7 @@ fn errors_are_told_and_the_session_goes_on() {
         (option(OPT_GO, &go_data("no such", &[])), REP_ERR_UNKNOWN),
         (option(OPT_INFO, &go_data("", &[])), REP_ERR_UNKNOWN),
         (option(OPT_INFO, &go_data(&long, &[])), REP_ERR_TOO_BIG),
+        (option(OPT_INFO, &go_data(&long[1..], &[])), REP_ERR_UNKNOWN),
         (option(OPT_INFO, &go_data("a\0b", &[])), REP_ERR_INVALID),
         (
             option(OPT_SET_META_CONTEXT, &meta_data("vm1", &[])),

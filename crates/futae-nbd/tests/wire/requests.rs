@@ -19,6 +19,49 @@ fn a_request_as_the_specification_lays_it_out() {
 }
 
 #[test]
+fn commands_have_the_numbers_and_the_names_of_the_specification() {
+    use Command::{BlockStatus, Cache, Disconnect, Flush, Read, Trim, Write, WriteZeroes};
+    for (code, name, command) in [
+        (0, "READ", Read),
+        (1, "WRITE", Write),
+        (2, "DISC", Disconnect),
+        (3, "FLUSH", Flush),
+        (4, "TRIM", Trim),
+        (5, "CACHE", Cache),
+        (6, "WRITE_ZEROES", WriteZeroes),
+        (7, "BLOCK_STATUS", BlockStatus),
+        (CMD_DEMOTE, "DEMOTE", Command::Demote),
+        (9, "unknown command", Command::Unknown(9)),
+    ] {
+        assert_eq!(Command::from_code(code), command);
+        assert_eq!((command.code(), command.name()), (code, name));
+        let writes = matches!(command, Write | Trim | WriteZeroes);
+        assert_eq!(command.writes(), writes, "{name}");
+        let has_payload = matches!(command, Write | Command::Demote);
+        assert_eq!(command.has_payload(), has_payload, "{name}");
+    }
+}
+
+#[test]
+fn flags_have_the_bits_of_the_specification_and_are_all_there_or_not() {
+    const NONE: CommandFlags = CommandFlags::NONE;
+    let all = [
+        CommandFlags::FUA,
+        CommandFlags::NO_HOLE,
+        CommandFlags::DF,
+        CommandFlags::REQ_ONE,
+        CommandFlags::FAST_ZERO,
+    ];
+    assert_eq!(all.map(|flag| flag.0), [1, 2, 4, 8, 16]);
+    let both = CommandFlags::FUA.union(CommandFlags::FAST_ZERO);
+    assert_eq!(both.0, 17);
+    assert_eq!(both.union(CommandFlags::FUA), both, "it is there already");
+    assert!(both.contains(CommandFlags::FUA) && both.contains(both) && both.contains(NONE));
+    assert!(!both.contains(CommandFlags::DF) && !NONE.contains(CommandFlags::FUA));
+    assert!(!CommandFlags::FUA.contains(both), "only one of them");
+}
+
+#[test]
 fn a_demotion_is_a_request_of_its_own_type() {
     let wanted = hex("25609513 0000 4655 0000000000000007 0000000000010000 00010000");
     assert_eq!(extension::demote_header(7, 65536, 65536).to_vec(), wanted);
