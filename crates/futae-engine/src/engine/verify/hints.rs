@@ -97,4 +97,15 @@ mod tests {
         assert_eq!(sharing.find(mac(0)), None, "the oldest is gone");
         assert_eq!(sharing.find(mac(16)), Some(block(16)));
     }
+
+    #[test]
+    fn most_hints_that_fit_are_found() {
+        let keys = Keys::draw().expect("keys");
+        let mut sharing = Sharing::new(2000).expect("hints");
+        let mac = |number: u64| keys.mac(&number.to_le_bytes());
+        (0..2000).for_each(|number| sharing.note(mac(number), BlockId::on_first(number)));
+        let is_found = |&number: &u64| sharing.find(mac(number)).is_some();
+        let found = (0..2000).filter(is_found).count();
+        assert!(found > 1900, "{found} of 2000");
+    }
 }
