@@ -34,7 +34,7 @@ sync; echo o > /proc/sysrq-trigger; sleep 60
 """
 # What the first process says at its end.
 END = "suite: ended with status"
-USERS = ["fsgqa:x:1001:1001::/home/fsgqa:/bin/bash", "fsgqa2:x:1002:1002::/home/fsgqa2:/bin/bash", "123456-fsgqa:x:1003:1003::/home/fsgqa3:/bin/bash"]
+USERS = ["fsgqa:x:1001:1001::/tmp:/bin/bash", "fsgqa2:x:1002:1002::/tmp:/bin/bash", "123456-fsgqa:x:1003:1003::/tmp:/bin/bash"]
 DISK_BYTES = 1 << 30
 MEMORY = "1536M"
 XFSTESTS = """mkdir -p /mnt/test /mnt/scratch /tmp/results
