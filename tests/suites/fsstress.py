@@ -5,7 +5,7 @@ import os
 import shutil
 import stat
 
-from places import LIMIT_SECONDS, Missing, run
+from places import LIMIT_SECONDS, run, xfstests_source
 
 # Calls whose arguments do not depend on the size of a block, which a tree and its ext4 tell differently, and which FUSE has.
 CALLS = (
@@ -40,19 +40,14 @@ def digest_of(directory):
 
 def fsstress(place, options, _work):
     """For each seed, the calls of one process, whose files are part of the case's name, and those of several at once."""
-    suite = os.environ.get("XFSTESTS")
-    program = os.path.join(suite or "", "ltp", "fsstress")
-    if not suite or not os.path.exists(program):
-        raise Missing(
-            "XFSTESTS names no directory with a built xfstests; clone https://git.kernel.org/pub/scm/fs/xfs/xfstests-dev.git, build it by make, and write XFSTESTS=DIRECTORY"
-        )
+    program = os.path.join(xfstests_source(), "ltp", "fsstress")
     calls = [word for call in CALLS.split() for word in ("-f", call)]
     cases = {}
     for seed in range(1, options.seeds + 1):
         for processes in (1, PROCESSES):
             directory = os.path.join(place.directory, "fsstress")
             os.mkdir(directory)
-            command = [os.path.abspath(program), "-z", *calls, "-d", directory, "-n", str(options.operations), "-p", str(processes), "-s", str(seed)]
+            command = [program, "-z", *calls, "-d", directory, "-n", str(options.operations), "-p", str(processes), "-s", str(seed)]
             status, text = run(command, CALLS_MAX_SECONDS)
             files = f" leaves {digest_of(directory)}" if processes == 1 else ""
             cases[f"seed {seed}, {processes} at once{files}"] = ("ok" if status == 0 else "failed", text.strip()[-200:])

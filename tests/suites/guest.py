@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 
-from places import LIMIT_SECONDS, SERVED, WAIT_SECONDS, Missing, must, run, say
+from places import LIMIT_SECONDS, SERVED, WAIT_SECONDS, Missing, must, run, say, source_of, xfstests_source
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
@@ -192,17 +192,9 @@ def cases_of(text, expression):
     return cases
 
 
-def source(variable, program, way):
-    """The directory of a built suite."""
-    directory = os.environ.get(variable)
-    if not directory or not os.path.exists(os.path.join(directory, program)):
-        raise Missing(f"{variable} names no directory with a built suite; {way}, and write {variable}=DIRECTORY")
-    return os.path.abspath(directory)
-
-
 def guest_xfstests(place, options, work):
     """xfstests on an ext4 of the guest."""
-    suite = source("XFSTESTS", "ltp/fsstress", "clone https://git.kernel.org/pub/scm/fs/xfs/xfstests-dev.git, build it by make")
+    suite = xfstests_source()
     guest = Guest(place, work)
     script = XFSTESTS.format(type="ext4", directory=shlex.quote(os.path.basename(suite)), tests=shlex.join(shlex.split(options.tests)))
     guest.disks += disk_of_suite(script, guest.path("suite.img"), "1G", suite)
@@ -218,7 +210,7 @@ def guest_xfstests(place, options, work):
 
 def blktests(place, _options, work):
     """blktests' group `nbd`."""
-    suite = source("BLKTESTS", "src/nbdsetsize", "clone https://github.com/linux-blktests/blktests.git, build it by make")
+    suite = source_of("BLKTESTS", "src/nbdsetsize", "clone https://github.com/linux-blktests/blktests.git, build it by make")
     guest = Guest(place, work)
     files = [suite]
     if place.mode is not None:

@@ -62,6 +62,19 @@ def must(*command):
     return text.strip()
 
 
+def source_of(variable, program, way):
+    """The directory of a built suite, which the environment names."""
+    directory = os.environ.get(variable)
+    if not directory or not os.path.exists(os.path.join(directory, program)):
+        raise Missing(f"{variable} names no directory with a built suite; {way}, and write {variable}=DIRECTORY")
+    return os.path.abspath(directory)
+
+
+def xfstests_source():
+    """The directory of a built xfstests."""
+    return source_of("XFSTESTS", "ltp/fsstress", "clone https://git.kernel.org/pub/scm/fs/xfs/xfstests-dev.git, build it by make")
+
+
 class Place:
     """A directory on an ext4 of its own, over futae if a mode is named, until it is closed."""
 

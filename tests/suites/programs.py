@@ -10,7 +10,7 @@ from fsstress import fsstress
 from guest import blktests, guest_xfstests
 from iotests import iotests
 from libnbd import libnbd
-from places import DISKS, LIMIT_SECONDS, SERVED, TREES, Missing, Place, must, run, say
+from places import DISKS, LIMIT_SECONDS, SERVED, TREES, Missing, Place, must, run, say, xfstests_source
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
@@ -169,11 +169,7 @@ def dbench(place, options, work):
 
 def xfstests(place, options, work):
     """What `check` of xfstests says, with a second file system beside."""
-    suite = os.environ.get("XFSTESTS")
-    if not suite or not os.path.exists(os.path.join(suite, "check")):
-        raise Missing(
-            "XFSTESTS names no directory with xfstests; clone https://git.kernel.org/pub/scm/fs/xfs/xfstests-dev.git, build it by make, and write XFSTESTS=DIRECTORY"
-        )
+    suite = xfstests_source()
     scratch = Place(place.mode, place.futae, work)
     settings, environment, loops = {}, dict(os.environ), []
     for name, one in (("TEST", place), ("SCRATCH", scratch)):
