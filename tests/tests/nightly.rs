@@ -50,5 +50,6 @@ fn everything_at_once_finds_nothing_for_a_while() {
     let output = nightly.output().expect("python3 starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("0 failures, 0 of 9 counts grew"), "{said}");
+    // So short a run says nothing of growth.
+    assert!(said.contains("0 failures, 0 of 0 counts grew"), "{said}");
 }
