@@ -38,8 +38,8 @@ def guest(world, dice):
     try:
         disks = disk_of_suite(SCRIPT.format(before=world.written_in_guest, now=now, size=WRITTEN), f"{work}/suite.img", "8M")
         text = boot(image(work), disks + vhost_disk("guest", world.path("guest.sock")), LIMIT_SECONDS)
-    except Missing as missing:
-        raise Failed(str(missing)) from missing
+    except (Missing, SystemExit) as trouble:
+        raise Failed(str(trouble)) from trouble
     finally:
         shutil.rmtree(work)
     if "disk: as written" not in text:

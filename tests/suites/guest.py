@@ -38,9 +38,9 @@ USERS = ["fsgqa:x:1001:1001::/tmp:/bin/bash", "fsgqa2:x:1002:1002::/tmp:/bin/bas
 DISK_BYTES = 1 << 30
 MEMORY = "1536M"
 XFSTESTS = """mkdir -p /mnt/test /mnt/scratch /tmp/results
-export FSTYP={type} TEST_DEV=/dev/disk/by-id/virtio-test TEST_DIR=/mnt/test SCRATCH_DEV=/dev/disk/by-id/virtio-scratch SCRATCH_MNT=/mnt/scratch RESULT_BASE=/tmp/results
+export FSTYP=ext4 TEST_DEV=/dev/disk/by-id/virtio-test TEST_DIR=/mnt/test SCRATCH_DEV=/dev/disk/by-id/virtio-scratch SCRATCH_MNT=/mnt/scratch RESULT_BASE=/tmp/results
 TEST_DEV=$(realpath $TEST_DEV) SCRATCH_DEV=$(realpath $SCRATCH_DEV)
-mkfs.{type} -q $TEST_DEV
+mkfs.ext4 -q $TEST_DEV
 cd {directory} && ./check {tests}
 umount /mnt/test /mnt/scratch 2>/dev/null
 """
@@ -132,17 +132,14 @@ def boot(files, disks, limit):
     command += ["-kernel", kernel, "-initrd", initial, "-append", "root=LABEL=root rw console=ttyS0 quiet loglevel=1 init=/first panic=-1"]
     command += ["-drive", f"file={root},format=raw,if=virtio,snapshot=on", *disks]
     _, text = run(command, limit)
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", text)
-    if END not in text:
-        raise Missing(f"the guest did not come to its end: {text.strip()[-600:]}")
-    return text
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", text)
 
 
 class Guest:
     """A guest's disks and servers."""
 
     def __init__(self, place, work):
-        self.place, self.mode, self.futae = place, place.mode, place.futae
+        self.place, self.mode = place, place.mode
         self.files = image(work)
         self.directory = place.path("guest")
         self.disks = []
@@ -184,11 +181,14 @@ class Guest:
 
 
 def cases_of(text, expression):
-    """The cases of a `check`: a line begins with the name, and ends with the result."""
-    cases = {}
+    """The cases of a `check`: a line begins with the name, and ends with the result. One more is how the guest ended, since a guest that hangs
+    must not pass for one that cannot be had."""
+    cases = {"guest": ("ok" if END in text else "failed", text.strip()[-600:])}
     for name, rest in re.findall(expression, text, re.M):
-        word = "skipped" if "[not run]" in rest or "not run" in rest else "ok" if re.search(r"^\d+s$|\[passed\]", rest) else "failed"
+        word = "skipped" if "[not run]" in rest else "ok" if re.search(r"^\d+s$|\[passed\]", rest) else "failed"
         cases[name] = (word, rest.strip())
+    if len(cases) == 1:
+        cases["check"] = ("failed", f"it ran nothing: {text.strip()[-600:]}")
     return cases
 
 
@@ -196,13 +196,11 @@ def guest_xfstests(place, options, work):
     """xfstests on an ext4 of the guest."""
     suite = xfstests_source()
     guest = Guest(place, work)
-    script = XFSTESTS.format(type="ext4", directory=shlex.quote(os.path.basename(suite)), tests=shlex.join(shlex.split(options.tests)))
+    script = XFSTESTS.format(directory=shlex.quote(os.path.basename(suite)), tests=shlex.join(shlex.split(options.tests)))
     guest.disks += disk_of_suite(script, guest.path("suite.img"), "1G", suite)
     guest.serve("test", "scratch")
     text = guest.boot(12 * LIMIT_SECONDS)
     cases = cases_of(text, r"^(\w+/\d+) +(?:\d+s \.\.\. )? *(.*)$")
-    if not cases:
-        raise Missing(f"xfstests ran nothing: {text.strip()[-600:]}")
     status, text = run(["e2fsck", "-fn", guest.path("test.img")])
     cases["e2fsck"] = ("ok" if status == 0 else "failed", text.strip())
     return cases
@@ -223,8 +221,6 @@ def blktests(place, _options, work):
     guest.disks += disk_of_suite(script, guest.path("suite.img"), "1G", *files)
     text = guest.boot(LIMIT_SECONDS)
     cases = cases_of(text, r"^(nbd/\d+) \(.*\) +(\[.*)$")
-    if not cases:
-        raise Missing(f"blktests ran nothing: {text.strip()[-600:]}")
     if place.mode is not None and not re.search(r"^served [1-9]", text, re.M):
         cases["server"] = ("failed", "futae served nothing")
     return cases

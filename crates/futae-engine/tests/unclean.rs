@@ -1,6 +1,8 @@
 //! The order of marks, writes and answers: what is on stable storage when a crash comes.
 
 mod common;
+#[path = "common/meddling.rs"]
+mod meddling;
 
 use common::{BLOCK, Setup, setup_writing, take, write};
 use futae_engine::{
@@ -10,6 +12,7 @@ use futae_engine::{
 use futae_policy::Class;
 use futae_testkit::manual_store::ManualStore;
 use futae_testkit::wait::eventually;
+use meddling::Meddling;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -271,35 +274,6 @@ fn the_end_does_not_wait_for_ever_for_a_disk_that_hangs() {
     let end = setup.engine.end_clean(setup.volume);
     assert_eq!(end.expect_err("no").kind(), io::ErrorKind::TimedOut);
     mark.hold(false);
-}
-
-/// A store that does something before it takes a write.
-struct Meddling {
-    below: Arc<ManualStore>,
-    before_write: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl Store for Meddling {
-    fn size_bytes(&self) -> u64 {
-        self.below.size_bytes()
-    }
-
-    fn describe(&self) -> String {
-        self.below.describe()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
-        if matches!(operation, StoreOperation::Write { .. })
-            && let Some(meddle) = self.before_write.lock().expect("set").take()
-        {
-            meddle();
-        }
-        self.below.submit(sequence, operation, done);
-    }
 }
 
 /// A write of more blocks than one step decides on: those of the first step go to the store, one of the last is kept. In

@@ -2,6 +2,8 @@
 //! how much is written to the store at a time.
 
 mod common;
+#[path = "common/meddling.rs"]
+mod meddling;
 
 use common::{Answer, BLOCK, Setup, initial, setup_writing, take, write};
 use futae_engine::{
@@ -10,6 +12,7 @@ use futae_engine::{
 };
 use futae_policy::{BlockId, Class};
 use futae_testkit::manual_store::ManualStore;
+use meddling::Meddling;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -123,36 +126,6 @@ fn neighbours_that_are_not_kept_go_to_the_store_in_one_write() {
     assert_eq!(setup.cached(client, 3 * BLOCK, 4 * BLOCK), data);
     assert!(is_good(&setup.flush(client)));
     assert_eq!(setup.stored(3 * BLOCK, 4 * BLOCK), data);
-}
-
-/// A store that does something before it takes a write.
-struct Meddling {
-    below: Arc<ManualStore>,
-    before_write: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl Store for Meddling {
-    fn size_bytes(&self) -> u64 {
-        self.below.size_bytes()
-    }
-
-    fn describe(&self) -> String {
-        self.below.describe()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
-        if matches!(operation, StoreOperation::Write { .. }) {
-            let meddle = self.before_write.lock().expect("set").take();
-            if let Some(meddle) = meddle {
-                meddle();
-            }
-        }
-        self.below.submit(sequence, operation, done);
-    }
 }
 
 /// A cache of 32 slots that decides on two blocks per step, with work that comes between the first and the second step of a
