@@ -142,11 +142,17 @@ impl Tree {
         running.stop()
     }
 
-    /// Kills the mount, if there is one, and takes what is left of it away.
-    pub fn kill(&mut self) {
+    /// Kills the mount's process, if there is one, and leaves the dead mount in its place: a program that still runs in it fails
+    /// there. Were it taken away, the program would make its next file in the directory under it.
+    pub fn kill_and_leave(&mut self) {
         if let Some(running) = self.running.take() {
             running.kill();
         }
+    }
+
+    /// Kills the mount, if there is one, and takes what is left of it away.
+    pub fn kill(&mut self) {
+        self.kill_and_leave();
         detach(&self.mountpoint);
     }
 }

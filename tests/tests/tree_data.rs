@@ -338,8 +338,9 @@ fn a_database_survives_the_kill_of_the_mount() {
         // Some fifty transactions later, in the middle of one.
         let grown = length() + 20_000;
         eventually("fifty transactions", || length() >= grown);
-        tree.kill();
+        tree.kill_and_leave();
         let _ = sqlite.wait();
+        tree.kill();
         tree.mount(&["--cache", "256KiB"]);
         let mut sqlite = Command::new("sqlite3");
         let check = "pragma integrity_check; select count(*) > 0, count(*) = max(i) + 1 from t \

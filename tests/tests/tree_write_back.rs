@@ -66,7 +66,8 @@ fn a_database_survives(words: &[&str]) {
     let file = tree.upper("data.db");
     for _ in 0..3 {
         tree.mount(words);
-        database.write(&file, || tree.kill());
+        database.write(&file, || tree.kill_and_leave());
+        tree.kill();
         tree.mount(words);
         database.check(&file);
         tree.stop();
