@@ -264,6 +264,14 @@ fn each_volume_reads_what_it_wrote_whatever_the_other_does() {
 }
 
 #[test]
+fn hints_count_as_memory_of_hashes() {
+    let pair = Pair::new("lru", 32, false);
+    let status = pair.engine.status().demotions;
+    let (hashes, hints) = (20 * status.hash_entries_max, 12 * 2 * 32);
+    assert_eq!(status.hash_bytes, hashes + hints);
+}
+
+#[test]
 fn sharing_needs_hashes() {
     let options = EngineOptions {
         block_bytes: BLOCK,
