@@ -148,6 +148,27 @@ fn a_write_parts_equal_blocks() {
 }
 
 #[test]
+fn a_block_that_is_being_read_answers_for_no_other() {
+    let pair = Pair::new("lru", 2, false);
+    let content = pair.read(0, 3);
+    pair.read(1, 3);
+    // The copy leaves the cache, and its hash and its hint stay.
+    pair.read(0, 8);
+    pair.read(0, 9);
+    let hold = |hold| pair.stores.iter().for_each(|store| store.hold(hold));
+    hold(true);
+    let answers = [pair.start(1, read(3)), pair.start(0, read(3))];
+    for answer in &answers {
+        assert!(take(answer).is_none(), "no frame has the content yet");
+    }
+    pair.stores.iter().for_each(|store| store.release_all());
+    for answer in &answers {
+        assert_eq!(take(answer).expect("answered").expect("well"), content);
+    }
+    pair.engine.audit();
+}
+
+#[test]
 fn what_is_demoted_is_not_held_a_second_time() {
     let pair = Pair::new("exclusive", 32, false);
     let content = pair.read(0, 5);
@@ -163,6 +184,23 @@ fn what_is_demoted_is_not_held_a_second_time() {
     for which in [0, 1] {
         assert_eq!(pair.read(which, 5), content);
     }
+    assert_eq!(pair.store_reads(), reads);
+}
+
+#[test]
+fn only_a_block_that_is_held_takes_the_place_of_another() {
+    let pair = Pair::new("exclusive", 32, false);
+    let content = pair.read(0, 5);
+    let handed = Demotion::by_agent(5 * BLOCK, IoBuf::copy_of(&content));
+    pair.now(0, Operation::Demote(handed));
+    // Such a cache does not keep what is written.
+    pair.now(1, write(6 * BLOCK, &content));
+    let status = pair.engine.status();
+    assert_eq!(status.resident_blocks, 1);
+    assert_eq!(status.demotions.equal_dropped, 0);
+    let reads = pair.store_reads();
+    assert_eq!(pair.read(1, 6), content, "answered by the twin");
+    assert_eq!(pair.read(0, 5), content);
     assert_eq!(pair.store_reads(), reads);
 }
 

@@ -61,3 +61,43 @@ pub enum Room {
     /// The write must go to the store.
     None,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_share(dirty_max: f64, capacity_blocks: u32) -> WriteBack {
+        let dirty_age_max = Duration::from_secs(7);
+        let options = WriteBackOptions {
+            dirty_max,
+            dirty_age_max,
+        };
+        WriteBack::new(options, capacity_blocks)
+    }
+
+    #[test]
+    fn the_limit_is_a_share_of_the_cache_and_follows_its_size() {
+        let mut dirty = with_share(0.25, 100);
+        assert_eq!((dirty.dirty_max_blocks, dirty.low()), (25, 12));
+        dirty.resize(1000);
+        assert_eq!((dirty.dirty_max_blocks, dirty.low()), (250, 125));
+        dirty.resize(3);
+        assert_eq!(
+            (dirty.dirty_max_blocks, dirty.low()),
+            (1, 0),
+            "a write must be able to go on"
+        );
+        assert_eq!(dirty.age_max(), Duration::from_secs(7));
+    }
+
+    #[test]
+    fn the_busy_volumes_are_found_in_the_order_of_their_numbers() {
+        let mut dirty = with_share(0.5, 8);
+        assert_eq!(dirty.next_busy(0), None);
+        dirty.busy.extend([9, 2, u16::MAX]);
+        assert_eq!(dirty.next_busy(0), Some(2));
+        assert_eq!(dirty.next_busy(2), Some(2));
+        assert_eq!(dirty.next_busy(3), Some(9));
+        assert_eq!(dirty.next_busy(10), Some(u16::MAX));
+    }
+}

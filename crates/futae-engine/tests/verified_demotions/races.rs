@@ -154,6 +154,33 @@ fn a_trim_or_zeroing_forgets_a_few_blocks_or_the_volume() {
 }
 
 #[test]
+fn a_trim_of_up_to_1024_blocks_forgets_no_others() {
+    for (first, blocks, knows_others) in [
+        (0, 1024, true),
+        (1000, 1024, true),
+        (0, 1025, false),
+        (1000, 1025, false),
+    ] {
+        let setup = crate::common::setup("exclusive", 4, 4000, futae_engine::OnEviction::None);
+        setup.engine.verify_demotions(PLAIN).expect("verification");
+        let end = first + blocks;
+        for block in [first, end - 1, end, 3999] {
+            read(&setup, block);
+        }
+        let (offset, length) = (first * BLOCK, blocks * BLOCK);
+        do_now(&setup, Operation::Trim { offset, length });
+        hand(&setup, first, &fresh(first));
+        hand(&setup, end - 1, &fresh(end - 1));
+        assert_eq!(counts(&setup), [0, 2, 0, 0, 0], "{blocks} from {first}");
+        hand(&setup, end, &fresh(end));
+        hand(&setup, 3999, &fresh(3999));
+        let [verified, unknown] = if knows_others { [2, 2] } else { [0, 4] };
+        let expected = [verified, unknown, 0, 0, 0];
+        assert_eq!(counts(&setup), expected, "{blocks} from {first}");
+    }
+}
+
+#[test]
 fn what_came_over_an_earlier_connection_of_the_store_is_not_known() {
     let setup = verifying(PLAIN);
     read(&setup, 3);

@@ -24,6 +24,8 @@ fn what_was_served_comes_back_and_is_served_from_memory() {
     assert_eq!(setup.store.get(|inside| inside.reads.len()), reads);
     hand(&setup, 3, &[9; BLOCK as usize]);
     assert_eq!(counts(&setup), [1, 0, 0, 0, 1], "resident: not looked at");
+    let accepted = setup.engine.status().bytes_demoted_in;
+    assert_eq!(accepted, BLOCK, "not of the resident block");
     assert_eq!(read(&setup, 3), fresh(3));
 }
 
@@ -156,6 +158,7 @@ fn what_is_refused_may_count_as_a_notice() {
     assert_eq!(counts(&setup), [0, 3, 0, 0, 0]);
     let engine = setup.engine.status();
     assert_eq!((engine.notice_reads, engine.resident_blocks), (3, 3));
+    assert_eq!(engine.lock_step_blocks_max, 2);
     let one = setup.engine.join(setup.volume);
     let data = IoBuf::copy_of(&fresh(9));
     let offset = 9 * BLOCK;
@@ -171,6 +174,23 @@ fn what_is_refused_may_count_as_a_notice() {
     hand(&setup, 3, &fresh(3));
     let engine = setup.engine.status();
     assert_eq!((counts(&setup), engine.notice_reads), ([0, 1, 0, 0, 0], 1));
+}
+
+#[test]
+fn refused_neighbours_are_read_together_and_no_others() {
+    let how = Verification {
+        on_refusal: OnRefusal::Notice,
+        ..PLAIN
+    };
+    let setup = verifying(how);
+    read(&setup, 3);
+    let data: Vec<u8> = (2..6).flat_map(fresh).collect();
+    hand(&setup, 2, &data);
+    assert_eq!(counts(&setup), [1, 3, 0, 0, 0]);
+    let reads = setup.store.get(|inside| inside.reads.clone());
+    let read = |first: u64, blocks: u64| (first * BLOCK, (blocks * BLOCK) as usize);
+    assert_eq!(reads, [read(3, 1), read(2, 1), read(4, 2)]);
+    assert_eq!(setup.engine.status().resident_blocks, 4);
 }
 
 #[test]

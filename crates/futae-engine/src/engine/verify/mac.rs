@@ -123,9 +123,10 @@ fn draw_key() -> Result<Key, SetupError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
-    fn a_hash_depends_on_every_bit_the_length_the_key_and_the_place() {
+    fn a_hash_depends_on_every_bit_the_length_and_the_key() {
         let (keys, others) = (Keys::draw().expect("keys"), Keys::draw().expect("keys"));
         let data = vec![7; 4096];
         let mac = keys.mac(&data);
@@ -137,17 +138,75 @@ mod tests {
             other[bit / 8] ^= 1 << (bit % 8);
             assert!(!mac.is(keys.mac(&other)), "bit {bit}");
         }
-        let of =
-            |volume, index, generation, era| mac.at(&keys.place(volume, index, generation, era));
-        let here = of(1, 2, 3, 4);
-        assert!(here.is(of(1, 2, 3, 4)));
-        for other in [
-            of(2, 2, 3, 4),
-            of(1, 3, 3, 4),
-            of(1, 2, 4, 4),
-            of(1, 2, 3, 5),
-        ] {
-            assert!(!here.is(other));
+    }
+
+    #[test]
+    fn hashes_are_equal_only_if_every_bit_is() {
+        let mac = Mac([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
+        assert!(mac.is(mac));
+        for bit in 0..64 {
+            // If both halves differ in the same bit, the differences must not cancel.
+            for change in [[1 << bit, 0], [0, 1 << bit], [1 << bit, 1 << bit]] {
+                let other = Mac([mac.0[0] ^ change[0], mac.0[1] ^ change[1]]);
+                assert!(!mac.is(other) && !other.is(mac), "{change:x?}");
+            }
         }
+    }
+
+    #[test]
+    fn a_hash_has_another_form_at_each_place_and_is_found_from_it() {
+        let keys = Keys::draw().expect("keys");
+        let mac = keys.mac(&[7; 4096]);
+        let place = |volume, index, generation, era| keys.place(volume, index, generation, era);
+        let here = place(1, 2, 3, 4);
+        assert!(mac.at(&here).is(mac.at(&place(1, 2, 3, 4))));
+        assert!(mac.at(&here).at(&here).is(mac));
+        for other in [
+            place(2, 2, 3, 4),
+            place(1, 3, 3, 4),
+            place(1, 2, 4, 4),
+            place(1, 2, 3, 5),
+        ] {
+            assert!(!mac.at(&here).is(mac.at(&other)));
+        }
+    }
+
+    #[test]
+    fn blocks_are_spread_over_sets_and_tags() {
+        let keys = Keys::draw().expect("keys");
+        let places = || (0..1000).map(|index| keys.place(0, index, 0, 0));
+        let sets: BTreeSet<_> = places().map(|place| place.set).collect();
+        let tags: BTreeSet<_> = places().map(|place| place.tag).collect();
+        assert!(sets.len() > 990 && tags.len() > 990);
+        assert!(!tags.contains(&0), "no entry has this tag");
+    }
+
+    #[test]
+    fn every_bit_of_a_key_is_drawn() {
+        let draws: Vec<_> = (0..100)
+            .map(|_| Keys::draw().expect("keys").words())
+            .collect();
+        for word in 0..8 {
+            let ones = draws.iter().fold(0, |ones, words| ones | words[word]);
+            let zeros = draws.iter().fold(0, |zeros, words| zeros | !words[word]);
+            assert_eq!((ones, zeros), (u64::MAX, u64::MAX), "word {word}");
+        }
+    }
+
+    #[test]
+    fn restored_keys_make_the_same_hashes_and_places() {
+        let keys = Keys::draw().expect("keys");
+        let restored = Keys::from_words(keys.words());
+        assert_eq!(keys.mac(b"data"), restored.mac(b"data"));
+        let [one, other] = [&keys, &restored].map(|keys| keys.place(1, 2, 3, 4));
+        assert_eq!((one.set, one.tag), (other.set, other.tag));
+        assert_eq!(Mac([0; 2]).at(&one), Mac([0; 2]).at(&other));
+    }
+
+    #[test]
+    fn both_halves_of_a_hash_depend_on_the_data() {
+        let keys = Keys::draw().expect("keys");
+        let [one, other] = [keys.mac(b"one").halves(), keys.mac(b"other").halves()];
+        assert!(one.0 != other.0 && one.1 != other.1 && one.0 != one.1);
     }
 }

@@ -175,6 +175,22 @@ mod tests {
     }
 
     #[test]
+    fn a_known_hash_is_returned_and_counts_as_used() {
+        let (mut table, keys) = table(0);
+        let place = |index| keys.place(0, index, 0, 0);
+        let mac = |index: u64| keys.mac(&index.to_le_bytes());
+        (0..WAYS as u64).for_each(|index| table.set(&place(index), mac(index)));
+        assert_eq!(table.get(&place(0)), Some(mac(0)));
+        assert_eq!(table.get(&place(100)), None);
+        table.set(&place(100), mac(100));
+        assert_eq!(table.get(&place(0)), Some(mac(0)), "it was used");
+        assert_eq!(table.get(&place(1)), None);
+        for index in (2..WAYS as u64).chain([100]) {
+            assert_eq!(table.get(&place(index)), Some(mac(index)));
+        }
+    }
+
+    #[test]
     fn a_full_set_loses_the_entry_that_was_used_longest_ago() {
         let (mut table, keys) = table(0);
         let place = |index| keys.place(0, index, 0, 0);

@@ -105,5 +105,32 @@ mod tests {
         (0..2 * REMEMBERED_BLOCKS).for_each(|_| tally.judge(true));
         assert!(!tally.keeps_differing(), "nor for ever");
         assert_eq!(verified, u64::from(JUDGED_BLOCKS_MIN) + 1_000_000);
+        let different = u64::from(JUDGED_BLOCKS_MIN + REMEMBERED_BLOCKS);
+        assert_eq!(tally.different, different);
+    }
+
+    #[test]
+    fn every_count_has_its_name() {
+        let tally = DemotionTally {
+            verified: 1,
+            resident: 2,
+            unknown: 3,
+            different: 4,
+            busy: 5,
+            compared: 6,
+            wrong: 7,
+            ..DemotionTally::default()
+        };
+        let expected = DemotionStatus {
+            demotions_verified: 1,
+            demotions_resident: 2,
+            demotions_unknown: 3,
+            demotions_different: 4,
+            demotions_busy: 5,
+            demotions_compared: 6,
+            demotions_wrong: 7,
+            ..DemotionStatus::default()
+        };
+        assert_eq!(tally.status(), expected);
     }
 }
