@@ -1,12 +1,13 @@
 //! Who may demote what, without anything else going on.
 
-use crate::common::{BLOCK, setup, setup_of, take, write};
+use crate::common::{BLOCK, ManualStore, setup, setup_of, take, write};
 use crate::{PLAIN, counts, fresh, hand, read, status, verifying};
 use futae_engine::{
     Batch, ClientId, Demotion, IoBuf, OnEviction, OnRefusal, Operation, ReadRange, Request,
     Verification,
 };
-use futae_policy::VolumeId;
+use futae_policy::{Class, VolumeId};
+use std::time::Duration;
 
 #[test]
 fn what_was_served_comes_back_and_is_served_from_memory() {
@@ -99,6 +100,21 @@ fn a_volume_may_have_several_clients() {
     demote(other, 1, &new);
     assert_eq!(counts(&setup), [1, 0, 1, 0, 0], "true, from any client");
     assert_eq!(read(&setup, 5), new);
+}
+
+#[test]
+fn a_volume_that_gets_the_number_of_another_has_none_of_its_hashes() {
+    let setup = verifying(PLAIN);
+    read(&setup, 3);
+    let taken = setup
+        .engine
+        .take_out_volume(setup.volume, Duration::from_secs(60));
+    taken.expect("nothing is dirty");
+    let store = ManualStore::new(64);
+    let volume = setup.engine.add_volume("next", store, Class::NORMAL);
+    assert_eq!(volume.expect("a volume"), setup.volume);
+    hand(&setup, 3, &fresh(3));
+    assert_eq!(counts(&setup), [0, 1, 0, 0, 0]);
 }
 
 /// Demotes pages whose hashes nobody has made before the lock is taken.
