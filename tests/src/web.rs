@@ -18,8 +18,8 @@ pub struct Manner {
     pub busy_every: Option<usize>,
     /// After so many GETs files are others: their ETag changes.
     pub replaced_after: Option<usize>,
-    /// Whether it takes only requests with a signature, as S3 does.
-    pub signed: bool,
+    /// How the header `Authorization` begins of the requests that it takes, where it takes no others, as object stores do.
+    pub authorization: Option<&'static str>,
 }
 
 /// What was asked of the server.
@@ -134,10 +134,11 @@ impl Shared {
                 });
                 asked.len()
             };
-            let is_signed = headers
-                .get("authorization")
-                .is_some_and(|it| it.starts_with("AWS4-HMAC-SHA256"));
-            let reply = self.reply(&method, &path, range, is_signed, count);
+            let given = headers.get("authorization");
+            let wanted = self.manner.authorization;
+            let may_read =
+                wanted.is_none_or(|wanted| given.is_some_and(|given| given.starts_with(wanted)));
+            let reply = self.reply(&method, &path, range, may_read, count);
             stream.write_all(&reply)?;
         }
         Ok(())
@@ -148,7 +149,7 @@ impl Shared {
         method: &str,
         path: &str,
         range: Option<(u64, u64)>,
-        is_signed: bool,
+        may_read: bool,
         count: usize,
     ) -> Vec<u8> {
         let error =
@@ -160,10 +161,11 @@ impl Shared {
         {
             return error("503 Service Unavailable");
         }
-        if self.manner.signed && !is_signed {
+        if !may_read {
             return error("403 Forbidden");
         }
-        let Ok(file) = fs::read(self.directory.join(path.trim_start_matches('/'))) else {
+        let name = decoded(path.trim_start_matches('/'));
+        let Ok(file) = fs::read(self.directory.join(name)) else {
             return error("404 Not Found");
         };
         let tag = u8::from(
@@ -197,4 +199,16 @@ impl Shared {
         let body = if method == "HEAD" { &[] } else { body };
         [head.as_bytes(), body].concat()
     }
+}
+
+/// A path of a URL without its `%20` and the like. Google's clients write slashes and dots in this way, too.
+fn decoded(path: &str) -> String {
+    let mut parts = path.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at(2);
+        bytes.push(u8::from_str_radix(code, 16).expect("two hexadecimal digits"));
+        bytes.extend(rest.as_bytes());
+    }
+    String::from_utf8(bytes).expect("text")
 }

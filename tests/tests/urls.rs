@@ -1,7 +1,7 @@
 //! Traces behind URLs: what is read of an object is what is read of the file.
 
 use futae_tests::binary::{futae, run, run_json};
-use futae_tests::tools::text;
+use futae_tests::tools::{self, has, text};
 use futae_tests::web::{Manner, Web};
 use serde_json::Value;
 use std::fs;
@@ -49,7 +49,12 @@ fn error(arguments: &[&str], environment: &[(&str, &str)]) -> String {
 /// Credentials of the one who runs the test are no part of it.
 fn without_credentials(command: &mut std::process::Command) -> &mut std::process::Command {
     for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(|name| name.starts_with("AWS_")) {
+        let of_a_store = |name: &str| {
+            ["AWS_", "GOOGLE_", "AZURE_"]
+                .iter()
+                .any(|of| name.starts_with(of))
+        };
+        if name.to_str().is_some_and(of_a_store) {
             command.env_remove(name);
         }
     }
@@ -159,48 +164,126 @@ fn a_server_that_is_busy_for_a_moment_is_asked_again() {
     assert!(web.asked().len() >= 3, "it was busy");
 }
 
-#[test]
-fn s3_is_asked_with_a_signature() {
+/// Reads an object in a bucket of a store that takes only requests whose header `Authorization` begins so, then one that is not there,
+/// and then the first one without credentials. `variables` are those for a server's URL: the way to the server, and then the credentials.
+fn read_from_a_store(
+    scheme: &str,
+    authorization: &'static str,
+    variables: impl Fn(&str) -> [Vec<(&'static str, String)>; 2],
+    refusal: &str,
+) {
     let directory = traces(&[]);
     let bucket = directory.path().join("bucket/some");
     fs::create_dir_all(&bucket).expect("a directory");
     fs::copy(directory.path().join("a.csv"), bucket.join("a key.csv")).expect("room");
     let manner = Manner {
-        signed: true,
+        authorization: Some(authorization),
         ..Manner::default()
     };
     let web = Web::new(directory.path(), manner);
-    // As a web server has it, blanks are written out.
-    fs::copy(bucket.join("a key.csv"), bucket.join("a%20key.csv")).expect("room");
-    let endpoint = web.url("");
-    let own = [
-        ("AWS_ENDPOINT", endpoint.trim_end_matches('/')),
-        ("AWS_ALLOW_HTTP", "true"),
-        ("AWS_REGION", "nowhere"),
-        ("AWS_ACCESS_KEY_ID", "a"),
-        ("AWS_SECRET_ACCESS_KEY", "b"),
-    ];
-    let mut command = futae(&["trace", "info", "s3://bucket/some/a key.csv", "--json"]);
-    without_credentials(&mut command).envs(own);
+    let [way, credentials] = variables(web.url("").trim_end_matches('/'));
+    let both: Vec<_> = way.iter().chain(&credentials).cloned().collect();
+    let url = format!("{scheme}://bucket/some/a key.csv");
+    let mut command = futae(&["trace", "info", &url, "--json"]);
+    without_credentials(&mut command).envs(both.iter().cloned());
     let output = command.output().expect("futae starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let info: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(info["requests"], 200_000);
 
-    let said = error(&["sim", "s3://bucket/none.csv", "--level", "lru:1%"], &own);
-    assert!(
-        said.contains(
-            "trace s3://bucket/none.csv: there is no such object; check the bucket and the key"
-        ),
-        "{said}"
+    let none = format!("{scheme}://bucket/none.csv");
+    let said = error(&["sim", &none, "--level", "lru:1%"], &borrowed(&both));
+    let wanted = format!("trace {none}: there is no such object; check the bucket and the key");
+    assert!(said.contains(&wanted), "{said}");
+
+    let skip = format!(
+        "{}_SKIP_SIGNATURE",
+        way[0].0.split('_').next().unwrap_or("")
     );
-    let unsigned = [&own[..3], &[("AWS_SKIP_SIGNATURE", "true")]].concat();
-    let said = error(&["trace", "info", "s3://bucket/some/a key.csv"], &unsigned);
-    assert!(
-        said.contains("the store refuses access; set AWS_ACCESS_KEY_ID"),
-        "{said}"
-    );
+    let unsigned = [&borrowed(&way)[..], &[(&*skip, "true")]].concat();
+    let said = error(&["trace", "info", &url], &unsigned);
+    let wanted = format!("the store refuses access; {refusal}");
+    assert!(said.contains(&wanted), "{said}");
+}
+
+fn borrowed<'a>(variables: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    let those = variables.iter();
+    those.map(|(name, value)| (*name, &**value)).collect()
+}
+
+#[test]
+fn s3_is_asked_with_a_signature() {
+    let variables = |server: &str| {
+        [
+            vec![
+                ("AWS_ENDPOINT", server.to_owned()),
+                ("AWS_ALLOW_HTTP", "true".to_owned()),
+                ("AWS_REGION", "nowhere".to_owned()),
+            ],
+            vec![
+                ("AWS_ACCESS_KEY_ID", "a".to_owned()),
+                ("AWS_SECRET_ACCESS_KEY", "b".to_owned()),
+            ],
+        ]
+    };
+    let refusal = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+    read_from_a_store("s3", "AWS4-HMAC-SHA256 ", variables, refusal);
+}
+
+#[test]
+fn google_is_asked_with_a_token_that_the_service_accounts_key_has_signed() {
+    if !has("openssl") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let [rsa, account] = ["rsa.pem", "account.json"].map(|name| directory.path().join(name));
+    let bits = "rsa_keygen_bits:2048";
+    let words = [
+        "genpkey",
+        "-algorithm",
+        "RSA",
+        "-pkeyopt",
+        bits,
+        "-quiet",
+        "-out",
+    ];
+    tools::run("openssl", &[&words[..], &[text(&rsa)]].concat());
+    let key = serde_json::json!({
+        "private_key": fs::read_to_string(&rsa).expect("a key"),
+        "private_key_id": "1",
+        "client_email": "reader@example.org",
+    });
+    fs::write(&account, key.to_string()).expect("room");
+    let variables = |server: &str| {
+        [
+            vec![
+                ("GOOGLE_BASE_URL", server.to_owned()),
+                ("GOOGLE_ALLOW_HTTP", "true".to_owned()),
+            ],
+            vec![("GOOGLE_SERVICE_ACCOUNT", text(&account).to_owned())],
+        ]
+    };
+    // A JSON Web Token begins with `{"` in base 64.
+    let refusal = "set GOOGLE_SERVICE_ACCOUNT to the path of a key";
+    read_from_a_store("gs", "Bearer eyJ", variables, refusal);
+}
+
+#[test]
+fn azure_is_asked_with_a_signature() {
+    let account = || ("AZURE_STORAGE_ACCOUNT_NAME", "reader".to_owned());
+    let variables = |server: &str| {
+        [
+            vec![
+                ("AZURE_STORAGE_ENDPOINT", server.to_owned()),
+                ("AZURE_ALLOW_HTTP", "true".to_owned()),
+                account(),
+            ],
+            vec![("AZURE_STORAGE_ACCOUNT_KEY", "c2VjcmV0".to_owned())],
+        ]
+    };
+    let refusal = "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY";
+    read_from_a_store("az", "SharedKey reader:", variables, refusal);
 }
 
 #[test]
