@@ -73,6 +73,30 @@ impl Estimate {
         })
     }
 
+    /// From the figures of runs under the same load by other random numbers, each as long as the measurement that is to come; `None` if
+    /// there are fewer than two. Where the load can be had again and again this needs no windows, which are too short to show a loop.
+    #[must_use]
+    pub fn of_runs(figures: &[f64]) -> Option<Self> {
+        let estimate = Self::of(figures)?;
+        let (low, high) = estimate.bounds_of(1.0 / figures.len() as f64);
+        Some(Self {
+            low,
+            high,
+            ..estimate
+        })
+    }
+
+    /// Widens the bounds by the error of the model, which is independent of the load: half the width of its own 95 % bounds.
+    #[must_use]
+    pub fn with_model_error(self, half_width: f64) -> Self {
+        let half = self.half_width().hypot(half_width);
+        Self {
+            low: self.mean - half,
+            high: self.mean + half,
+            ..self
+        }
+    }
+
     /// Bounds that 95 of 100 measurements keep that are `length` times as long as the run. They
     /// include the uncertainty of the run and that of the measurement.
     #[must_use]
@@ -154,6 +178,21 @@ mod tests {
         assert!((estimate.low - (3.0 - 2.776)).abs() < 1e-9, "{estimate:?}");
         let (_, high) = estimate.bounds_of(0.25);
         assert!(high > estimate.high, "a shorter measurement is less sure");
+    }
+
+    #[test]
+    fn the_bounds_of_runs_are_for_one_more_run() {
+        // The same figures: 3 ± 2.776 * sqrt(2.5 * (1 + 1 / 5)).
+        let estimate = Estimate::of_runs(&[1.0, 4.0, 2.0, 5.0, 3.0]).expect("runs");
+        let half = 2.776 * 3.0_f64.sqrt();
+        assert!((estimate.low - (3.0 - half)).abs() < 1e-9, "{estimate:?}");
+        let wider = estimate.with_model_error(half);
+        let expected = half * 2.0_f64.sqrt();
+        assert!((wider.half_width() - expected).abs() < 1e-9, "{wider:?}");
+        let sure = Estimate::of_runs(&[0.25; 20]).expect("runs");
+        let bounds = sure.with_model_error(0.01);
+        assert_eq!((bounds.low, bounds.high), (0.24, 0.26));
+        assert_eq!(Estimate::of_runs(&[0.5]), None);
     }
 
     #[test]
