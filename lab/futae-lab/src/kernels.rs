@@ -147,7 +147,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             for &lists in &args.lists {
                 let generations = machine.choose(lists)?;
                 for workload in &workloads {
-                    let measured = machine.measure(workload, &args.reads, &mut || Ok(()))?;
+                    let before = machine.warm_up(workload, &args.reads)?;
+                    let measured = machine.count(workload, &args.reads, &before)?;
                     let row = row(args, &machine, (generations, bound), workload, &measured)?;
                     printer.row(&row)?;
                     rows.push(row);

@@ -38,7 +38,7 @@ pub struct Measured {
 }
 
 /// What is read of a guest between loads.
-struct Look {
+pub struct Look {
     counters: Counters,
     disk_reads: u64,
     pages: u64,
@@ -118,22 +118,22 @@ impl Machine {
         Ok(generations)
     }
 
-    /// Runs a workload with an empty page cache, and counts after its warm-up.
-    ///
-    /// `look` is called when counting begins and when it ends.
-    pub fn measure(
-        &mut self,
-        workload: &WorkloadSpec,
-        args: &Reads,
-        look: &mut dyn FnMut() -> Result<(), Failure>,
-    ) -> Result<Measured, Failure> {
+    /// Runs the warm-up of a workload, from an empty page cache on. [`count`](Self::count) goes on with the workload.
+    pub fn warm_up(&mut self, workload: &WorkloadSpec, args: &Reads) -> Result<Look, Failure> {
         self.cells += 1;
         self.begin()?;
         self.load(workload, args, 0, args.warmup)?;
-        let before = self.look()?;
-        look()?;
+        self.look()
+    }
+
+    /// Runs what follows a warm-up, after which the guest looked as `before` says.
+    pub fn count(
+        &mut self,
+        workload: &WorkloadSpec,
+        args: &Reads,
+        before: &Look,
+    ) -> Result<Measured, Failure> {
         let resident = self.load(workload, args, args.warmup, args.reads)?;
-        look()?;
         let after = self.look()?;
         self.end()?;
         let accesses = after.counters.accesses - before.counters.accesses;

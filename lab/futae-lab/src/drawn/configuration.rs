@@ -1,0 +1,292 @@
+//! A configuration: how it is drawn, what it is expected to hit, and what it does hit.
+
+use crate::kernels::guest::Machine;
+use crate::kernels::{Bound, Lists, PAGE, Reads, model};
+use crate::live::process::{Background, futae, status};
+use anyhow::{Context, anyhow};
+use futae_machine::{Disk, Kernel};
+use futae_policy::{
+    Access, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, Prng, RegisteredPolicy, Shape,
+    Trait, VolumeId,
+};
+use futae_sim::forecast::Estimate;
+use futae_terminal::failure::Failure;
+use futae_trace::WorkloadSpec;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::path::Path;
+
+/// The server's control socket.
+const CONTROL: &str = "control.sock";
+/// Bytes of a guest's disk.
+const DISK: u64 = 64 << 20;
+/// All caches together, by the guest.
+const MEMORY: u64 = 32 << 20;
+/// What reclaim by rounds leaves free of a group's memory, in the mean.
+const FREE_PAGES: u64 = 48;
+/// A prediction is the mean of so many simulated runs, each by random numbers of its own.
+const RUNS: u64 = 20;
+/// What a simulated hit ratio may differ from that of a real guest under the same requests, 95 times of 100: what `futae-lab kernels`
+/// holds the models to.
+const MODEL_ERROR: f64 = 0.01;
+
+/// What the loads of two guests differ by.
+const GUEST_SEED: u64 = 1_000_000;
+
+/// What is drawn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Configuration {
+    pub number: u64,
+    /// Guests of the server, each with a disk of its own and the same kernel, page cache and load.
+    pub guests: u64,
+    pub kernel: String,
+    /// Whether its page cache is ordered by generations.
+    pub generations: bool,
+    /// Of each guest's page cache.
+    pub upper_pages: u64,
+    pub lower_pages: u64,
+    pub policy: String,
+    pub workload: String,
+}
+
+/// What it is expected to hit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Prediction {
+    pub configuration: Configuration,
+    /// Of each guest.
+    pub reads: u64,
+    pub warmup: u64,
+    /// The hit ratio of the guests' page caches.
+    pub upper: Estimate,
+    /// The hit ratio of all caches together.
+    pub combined: Estimate,
+}
+
+impl Configuration {
+    /// Draws one by its number.
+    pub fn draw(number: u64, seed: u64) -> Self {
+        let mut prng = Prng::new(seed.wrapping_mul(1_000_003) + number);
+        let mut of = |count: usize| prng.below(count as u64) as usize;
+        let kernel = ["6.1", "6.12"][of(2)];
+        let generations = [kernel == "6.12", true, false][of(3)];
+        let upper_pages = MEMORY / PAGE * [3, 4, 6, 8][of(4)] / 12;
+        let advised = Kind::ALL
+            .iter()
+            .filter(|kind| kind.traits().contains(&Trait::Advised));
+        let policies: Vec<Kind> = advised.copied().chain([Kind::inferred]).collect();
+        let mut policy = PolicySpec::of(policies[of(policies.len())]);
+        policy.keep_served();
+        let exponent = 0.6 + 0.1 * of(7) as f64;
+        let workload = match of(5) {
+            0 => format!("uniform:{DISK}"),
+            1 => format!("zipf({exponent:.1}):{DISK}"),
+            2 => format!("normal({:.2}):{DISK}", 0.06 + 0.04 * of(6) as f64),
+            3 => format!(
+                "mix(0.7*zipf({exponent:.1}):{}, 0.3*scan:{})",
+                DISK / 4,
+                DISK * 3 / 4
+            ),
+            _ => format!("loop:{}", DISK / 16 * (6 + of(8) as u64)),
+        };
+        let guests = 1 + of(2) as u64;
+        Self {
+            number,
+            guests,
+            kernel: kernel.to_owned(),
+            generations,
+            upper_pages,
+            lower_pages: guests * (MEMORY / PAGE - upper_pages),
+            policy: policy.to_string(),
+            workload,
+        }
+    }
+
+    /// Predicts what it hits.
+    pub fn predict(&self, reads: &Reads) -> Result<Prediction, Failure> {
+        let runs = (0..RUNS).map(|run| {
+            self.simulate(&Reads {
+                seed: reads.seed.wrapping_add(run),
+                ..*reads
+            })
+        });
+        let runs: Vec<[f64; 2]> = runs.collect::<Result<_, _>>()?;
+        let estimate = |at: usize| -> Result<Estimate, Failure> {
+            let ratios: Vec<f64> = runs.iter().map(|of| of[at]).collect();
+            let estimate = Estimate::of_runs(&ratios).context("too few reads")?;
+            Ok(estimate.with_model_error(MODEL_ERROR).within(0.0, 1.0))
+        };
+        Ok(Prediction {
+            configuration: self.clone(),
+            reads: reads.reads,
+            warmup: reads.warmup,
+            upper: estimate(0)?,
+            combined: estimate(1)?,
+        })
+    }
+
+    /// The hit ratios of the guests' caches and of all in one simulated run, in which the guests read by turns.
+    fn simulate(&self, reads: &Reads) -> Result<[f64; 2], Failure> {
+        let workload: WorkloadSpec = self.workload.parse()?;
+        let cache = |policy: &PolicySpec, pages: u64| -> Result<Cache, Failure> {
+            let (slots, seed) = (u32::try_from(pages)?, reads.seed);
+            let built = futae_policy::build(policy, &Shape { slots, seed })?;
+            Ok(Level::new(built, HashIndex::default(), slots))
+        };
+        let model = model::of(self.generations, Bound::Group)?;
+        let mut lower = cache(&self.policy.parse()?, self.lower_pages)?;
+        let mut guests = Vec::new();
+        for guest in 0..self.guests {
+            let upper = cache(&model, self.upper_pages - FREE_PAGES)?;
+            let requests = workload.generator(PAGE, of_guest(reads, guest).seed)?;
+            guests.push((VolumeId(u16::try_from(guest)?), upper, requests));
+        }
+        let mut hits = [0_u64; 2];
+        for number in 0..reads.warmup + reads.reads {
+            for (volume, upper, requests) in &mut guests {
+                let read = Access::read(BlockId::new(*volume, requests.next_block().0));
+                let is_upper = matches!(upper.access(&read), Outcome::Hit(_));
+                let is_hit = is_upper || below(&mut lower, &read);
+                if number >= reads.warmup {
+                    hits[0] += u64::from(is_upper);
+                    hits[1] += u64::from(is_hit);
+                }
+            }
+        }
+        Ok(hits.map(|hits| hits as f64 / (self.guests * reads.reads) as f64))
+    }
+
+    /// The hit ratios of the guests' caches and of all.
+    pub fn measure(&self, reads: &Reads) -> Result<[f64; 2], Failure> {
+        let place = tempfile::Builder::new().prefix("futae-lab-").tempdir()?;
+        let workload: WorkloadSpec = self.workload.parse()?;
+        let (_serve, uris) = self.serve(place.path())?;
+        let loads = (0..)
+            .zip(&uris)
+            .map(|(guest, uri)| (of_guest(reads, guest), uri));
+        let warmed = at_once(loads, |(reads, uri)| {
+            let mut machine = self.boot(uri)?;
+            let look = machine.warm_up(&workload, &reads)?;
+            Ok((machine, reads, look))
+        })?;
+        let misses =
+            || -> Result<u64, Failure> { Ok(status(&place.path().join(CONTROL))?.counters.misses) };
+        let before = misses()?;
+        let measured = at_once(warmed, |(mut machine, reads, look)| {
+            machine.count(&workload, &reads, &look)
+        })?;
+        let misses = misses()? - before;
+        let upper: f64 = measured.iter().map(|it| it.hit_ratio).sum();
+        let combined = 1.0 - misses as f64 / (self.guests * reads.reads) as f64;
+        Ok([upper / self.guests as f64, combined])
+    }
+
+    fn boot(&self, uri: &str) -> Result<Machine, Failure> {
+        let kernel = match self.kernel.as_str() {
+            "6.1" => Kernel::Debian61,
+            _ => Kernel::Debian612,
+        };
+        let disk = Disk::Nbd {
+            uri: uri.to_owned(),
+        };
+        let upper = self.upper_pages * PAGE;
+        let mut machine = Machine::boot_on(kernel, Bound::Group, upper, &disk)?;
+        machine.choose(match self.generations {
+            true => Lists::Generations,
+            false => Lists::Two,
+        })?;
+        Ok(machine)
+    }
+
+    /// Starts a server with an empty disk for each guest; the addresses of the disks.
+    fn serve(&self, place: &Path) -> Result<(Background, Vec<String>), Failure> {
+        let mut serve = futae(["serve", "--json", "--block", "4KiB"])?;
+        let unix = |name: &str| format!("unix:{}", place.join(name).display());
+        serve.args(["--policy", &self.policy]);
+        serve.args(["--cache", &format!("{}blocks", self.lower_pages)]);
+        serve.args(["--listen", &unix("nbd.sock"), "--control", &unix(CONTROL)]);
+        for guest in 0..self.guests {
+            let image = place.join(format!("disk{guest}.img"));
+            File::create(&image)?.set_len(DISK)?;
+            serve.args(["--export", &format!("disk{guest}={}", image.display())]);
+        }
+        let (serve, ready) = Background::start("futae serve", serve)?;
+        let exports = ready["exports"].as_array().into_iter().flatten();
+        let uris = exports.filter_map(|export| Some(export["uris"][0].as_str()?.to_owned()));
+        let uris: Vec<String> = uris.collect();
+        if uris.len() as u64 != self.guests {
+            return Err(anyhow!("the server does not tell its addresses").into());
+        }
+        Ok((serve, uris))
+    }
+}
+
+/// What a guest reads.
+fn of_guest(reads: &Reads, guest: u64) -> Reads {
+    Reads {
+        seed: reads.seed.wrapping_add(GUEST_SEED * guest),
+        ..*reads
+    }
+}
+
+/// Does the same for each, at the same time.
+fn at_once<T: Send, R: Send>(
+    each: impl IntoIterator<Item = T>,
+    action: impl Fn(T) -> Result<R, Failure> + Sync,
+) -> Result<Vec<R>, Failure> {
+    let action = &action;
+    std::thread::scope(|scope| {
+        let threads = each.into_iter().map(|one| scope.spawn(move || action(one)));
+        let threads: Vec<_> = threads.collect();
+        let results = threads.into_iter().map(|thread| {
+            let result = thread.join();
+            result.map_err(|_| anyhow!("a guest's thread has panicked"))?
+        });
+        results.collect()
+    })
+}
+
+type Cache = Level<Box<dyn RegisteredPolicy>, HashIndex>;
+
+/// A read of the lower cache, and what its policy then asks for.
+fn below(lower: &mut Cache, read: &Access) -> bool {
+    let is_hit = matches!(lower.access(read), Outcome::Hit(_));
+    while let Some(wanted) = lower.review() {
+        lower.access(&Access::of(wanted, futae_policy::AccessKind::Preload));
+    }
+    is_hit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_depends_on_its_number_and_can_be_predicted() {
+        let all: Vec<_> = (0..60)
+            .map(|number| Configuration::draw(number, 1))
+            .collect();
+        assert_eq!(all[7], Configuration::draw(7, 1));
+        let different = |of: &dyn Fn(&Configuration) -> String| {
+            let mut seen: Vec<String> = all.iter().map(of).collect();
+            seen.sort();
+            seen.dedup();
+            seen.len()
+        };
+        assert_eq!(different(&|it| it.kernel.clone()), 2);
+        assert_eq!(different(&|it| it.upper_pages.to_string()), 4);
+        assert_eq!(different(&|it| it.guests.to_string()), 2);
+        assert!(different(&|it| it.policy.clone()) >= 6);
+        assert!(different(&|it| it.workload.clone()) >= 15);
+        let reads = Reads {
+            warmup: 2000,
+            reads: 2000,
+            seed: 1,
+        };
+        for drawn in all.iter().take(6) {
+            let Ok(predicted) = drawn.predict(&reads) else {
+                panic!("no valid configuration: {drawn:?}");
+            };
+            assert!(predicted.combined.mean >= predicted.upper.mean, "{drawn:?}");
+        }
+    }
+}
