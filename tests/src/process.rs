@@ -1,8 +1,9 @@
 //! A running program, which does not outlive its test.
 
-use futae_testkit::wait::{PATIENCE, within};
+use futae_testkit::wait::{PATIENCE, eventually, within};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read};
+use std::fs::{self, DirEntry};
+use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
@@ -100,6 +101,35 @@ impl Running {
         {
             kill_process(pid, signal).expect("a child of ours can be signalled");
         }
+    }
+
+    /// Stops all of its threads until [`go_on`](Self::go_on). The kernel does not stop any before one of them has taken the signal, which
+    /// it may get late on a busy machine; until then the others go on.
+    ///
+    /// # Panics
+    ///
+    /// If they do not stop.
+    pub fn hold_up(&mut self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.id());
+        let is_held = |task: io::Result<DirEntry>| {
+            let stat = task.and_then(|task| fs::read_to_string(task.path().join("stat")));
+            // The state follows the name, which may have any characters.
+            stat.is_ok_and(|stat| {
+                stat.rsplit(") ")
+                    .next()
+                    .is_some_and(|rest| rest.starts_with('T'))
+            })
+        };
+        eventually("every thread is held up", || {
+            let mut all = fs::read_dir(&tasks).expect("it has not ended");
+            all.all(is_held)
+        });
+    }
+
+    /// Ends what [`hold_up`](Self::hold_up) began.
+    pub fn go_on(&mut self) {
+        self.signal(Signal::CONT);
     }
 
     /// Asks it to end, as an operator would.

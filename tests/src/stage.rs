@@ -249,10 +249,13 @@ impl Stage {
         pages.expect("a number") * 4096
     }
 
-    /// Sends the server a signal.
-    pub fn signal_serve(&mut self, signal: rustix::process::Signal) {
-        let running = self.serve.as_mut().expect("it is served");
-        running.signal(signal);
+    /// The server's process.
+    ///
+    /// # Panics
+    ///
+    /// If it is not served.
+    pub fn server(&mut self) -> &mut Running {
+        self.serve.as_mut().expect("it is served")
     }
 
     /// Kills the mount, if there is one, and takes what is left of it away.

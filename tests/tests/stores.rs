@@ -8,7 +8,6 @@ use futae_tests::BLOCK;
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::{has, text};
-use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -33,7 +32,10 @@ fn volume(stage: &Stage, name: &str) -> Value {
     found.expect("a volume").clone()
 }
 
-/// A server of an image whose every operation takes 20 ms longer.
+/// What a far store's operation takes longer: far more than a busy machine needs for one of the near store.
+const DELAY_MICROS: f64 = 100_000.0;
+
+/// A server of an image whose every operation takes [`DELAY_MICROS`] longer.
 fn delayed(image: &Path, socket: &Path) -> Running {
     let mut nbdkit = Command::new("nbdkit");
     nbdkit.args([
@@ -44,7 +46,7 @@ fn delayed(image: &Path, socket: &Path) -> Running {
         "file",
         text(image),
     ]);
-    nbdkit.args(["rdelay=20ms", "wdelay=20ms"]);
+    nbdkit.args(["rdelay=100ms", "wdelay=100ms"]);
     let running = Running::start("nbdkit", nbdkit);
     eventually("nbdkit", || socket.exists());
     running
@@ -79,7 +81,7 @@ fn costs_are_measured_by_store_and_become_weights() {
         (weight("local-clean") - 2f64.sqrt()).abs() < 0.01
     });
     // And anew, when the other is known.
-    for block in 0..30 {
+    for block in 0..15 {
         let expected = good(near.read(at(block), BLOCK));
         assert_eq!(good(distant.read(at(block), BLOCK)), expected);
     }
@@ -94,7 +96,7 @@ fn costs_are_measured_by_store_and_become_weights() {
     );
     for name in ["read_micros", "read_micros_p99", "write_micros"] {
         let micros = there[name].as_f64().expect("measured");
-        assert!(micros > 20_000.0, "{name}: {micros}");
+        assert!(micros > DELAY_MICROS, "{name}: {micros}");
     }
     assert!(here["write_micros"].is_null(), "nothing was written there");
     let control = format!("unix:{}", text(&stage.control));
@@ -171,11 +173,11 @@ fn a_server_that_says_nothing_fails_requests_after_a_while() {
     let (mut above, mut below) = pair(&["--store-timeout", "1s"]);
     let mut client = Client::connect(&above.socket, FAR).expect("a connection");
     let expected = good(client.read(at(3), BLOCK));
-    below.signal_serve(Signal::STOP);
+    below.server().hold_up();
     assert_eq!(good(client.read(at(3), BLOCK)), expected, "it is cached");
     let silent = client.read(at(4), BLOCK).expect("the connection");
     assert_eq!(silent.err(), Some(ErrorNumber::InputOutput));
-    below.signal_serve(Signal::CONT);
+    below.server().go_on();
     eventually("an answer", || {
         client.read(at(4), BLOCK).expect("the connection").is_ok()
     });

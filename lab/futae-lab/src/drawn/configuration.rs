@@ -24,7 +24,7 @@ const DISK: u64 = 64 << 20;
 const MEMORY: u64 = 32 << 20;
 /// What reclaim by rounds leaves free of a group's memory, in the mean.
 const FREE_PAGES: u64 = 48;
-/// A prediction is the mean of so many simulated runs, each by random numbers of its own.
+/// A prediction is the mean of this many simulated runs, each by random numbers of its own.
 const RUNS: u64 = 20;
 /// What a simulated hit ratio may differ from that of a real guest under the same requests, 95 times of 100: what `futae-lab kernels`
 /// holds the models to.

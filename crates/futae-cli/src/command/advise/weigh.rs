@@ -85,5 +85,6 @@ fn estimate(figures: &[f64]) -> Estimate {
         high: mean,
         window_deviation: 0.0,
         windows: 1,
+        part_deviation: None,
     })
 }
