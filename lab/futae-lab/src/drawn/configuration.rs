@@ -1,6 +1,6 @@
 //! A configuration: how it is drawn, what it is expected to hit, and what it does hit.
 
-use crate::kernels::guest::Machine;
+use crate::kernels::guest::{Machine, Measured};
 use crate::kernels::{Bound, Lists, PAGE, Reads, model};
 use crate::live::process::{Background, futae, status};
 use anyhow::{Context, anyhow};
@@ -15,6 +15,7 @@ use futae_trace::WorkloadSpec;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// The server's control socket.
 const CONTROL: &str = "control.sock";
@@ -158,26 +159,56 @@ impl Configuration {
     /// The hit ratios of the guests' caches and of all.
     pub fn measure(&self, reads: &Reads) -> Result<[f64; 2], Failure> {
         let place = tempfile::Builder::new().prefix("futae-lab-").tempdir()?;
-        let workload: WorkloadSpec = self.workload.parse()?;
         let (_serve, uris) = self.serve(place.path())?;
-        let loads = (0..)
-            .zip(&uris)
-            .map(|(guest, uri)| (of_guest(reads, guest), uri));
-        let warmed = at_once(loads, |(reads, uri)| {
-            let mut machine = self.boot(uri)?;
-            let look = machine.warm_up(&workload, &reads)?;
-            Ok((machine, reads, look))
-        })?;
         let misses =
             || -> Result<u64, Failure> { Ok(status(&place.path().join(CONTROL))?.counters.misses) };
-        let before = misses()?;
-        let measured = at_once(warmed, |(mut machine, reads, look)| {
-            machine.count(&workload, &reads, &look)
+        let (measured, missed) = std::thread::scope(|scope| {
+            let (warmed, all_warmed) = channel();
+            // A guest ends with the thread that has booted it.
+            let guests = (0..).zip(&uris).map(|(guest, uri)| {
+                let (go, told) = channel();
+                let (reads, warmed) = (of_guest(reads, guest), warmed.clone());
+                (
+                    go,
+                    scope.spawn(move || self.count(uri, &reads, warmed, &told)),
+                )
+            });
+            let (goes, guests): (Vec<_>, Vec<_>) = guests.unzip();
+            drop(warmed);
+            let are_all_warm = all_warmed.iter().count() == guests.len();
+            let before = misses();
+            for go in goes {
+                let _ = are_all_warm.then(|| go.send(()));
+            }
+            let measured = guests.into_iter().map(|guest| {
+                let result = guest.join();
+                result.map_err(|_| anyhow!("a guest's thread has panicked"))?
+            });
+            let measured: Result<Vec<_>, Failure> = measured.collect();
+            Ok::<_, Failure>((measured?, misses()? - before?))
         })?;
-        let misses = misses()? - before;
-        let upper: f64 = measured.iter().map(|it| it.hit_ratio).sum();
-        let combined = 1.0 - misses as f64 / (self.guests * reads.reads) as f64;
+        let upper: f64 = measured.into_iter().flatten().map(|it| it.hit_ratio).sum();
+        let combined = 1.0 - missed as f64 / (self.guests * reads.reads) as f64;
         Ok([upper / self.guests as f64, combined])
+    }
+
+    /// What one guest reads, once it has said that it is warm, and is told to go on; none if it is not.
+    fn count(
+        &self,
+        uri: &str,
+        reads: &Reads,
+        warmed: Sender<()>,
+        told: &Receiver<()>,
+    ) -> Result<Option<Measured>, Failure> {
+        let workload: WorkloadSpec = self.workload.parse()?;
+        let mut machine = self.boot(uri)?;
+        let look = machine.warm_up(&workload, reads)?;
+        let _ = warmed.send(());
+        drop(warmed);
+        if told.recv().is_err() {
+            return Ok(None);
+        }
+        machine.count(&workload, reads, &look).map(Some)
     }
 
     fn boot(&self, uri: &str) -> Result<Machine, Failure> {
@@ -226,23 +257,6 @@ fn of_guest(reads: &Reads, guest: u64) -> Reads {
         seed: reads.seed.wrapping_add(GUEST_SEED * guest),
         ..*reads
     }
-}
-
-/// Does the same for each, at the same time.
-fn at_once<T: Send, R: Send>(
-    each: impl IntoIterator<Item = T>,
-    action: impl Fn(T) -> Result<R, Failure> + Sync,
-) -> Result<Vec<R>, Failure> {
-    let action = &action;
-    std::thread::scope(|scope| {
-        let threads = each.into_iter().map(|one| scope.spawn(move || action(one)));
-        let threads: Vec<_> = threads.collect();
-        let results = threads.into_iter().map(|thread| {
-            let result = thread.join();
-            result.map_err(|_| anyhow!("a guest's thread has panicked"))?
-        });
-        results.collect()
-    })
 }
 
 type Cache = Level<Box<dyn RegisteredPolicy>, HashIndex>;
