@@ -117,6 +117,7 @@ lint: ## format, clippy and documentation, without a warning
 	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null
 	$(CARGO) metadata --locked --manifest-path python/Cargo.toml --format-version 1 >/dev/null
 	$(CARGO) fmt --manifest-path python/Cargo.toml --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(MAKE) package
 	for script in scripts/* .ci/run; do \
 		case "$$(head -n 1 "$$script")" in \

@@ -8,6 +8,10 @@ fuzz_target!(|input: &[u8]| {
     let names = futae_host::common_names(input);
     assert!(names.iter().map(String::len).sum::<usize>() <= input.len());
     for name in names.iter().filter(|name| !name.is_empty()) {
-        assert!(input.windows(name.len()).any(|bytes| bytes == name.as_bytes()));
+        assert!(
+            input
+                .windows(name.len())
+                .any(|bytes| bytes == name.as_bytes())
+        );
     }
 });

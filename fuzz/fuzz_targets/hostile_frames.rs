@@ -12,12 +12,12 @@ mod hostile;
 mod speaker;
 
 use common::{BLOCK, MemoryStore, StoreEvent};
-use futae_balance::config::AgentConfig;
-use futae_balance::feed::{Feed, Inbox};
-use futae_allocate::OnlineCurve;
-use futae_host::{FeedOptions, Listen, Server, ServerOptions};
 use futae_agent_protocol::receiver::{Dispatch, SampleSink, Stop};
 use futae_agent_protocol::{Frame, References};
+use futae_allocate::OnlineCurve;
+use futae_balance::config::AgentConfig;
+use futae_balance::feed::{Feed, Inbox};
+use futae_host::{FeedOptions, Listen, Server, ServerOptions};
 use futae_testkit::wait::PATIENCE;
 use hostile::{Script, eventually, plant, stamped};
 use libfuzzer_sys::fuzz_target;
@@ -50,12 +50,8 @@ fuzz_target!(init: plant(&seeds()), |input: &[u8]| {
 /// An agent says it all and hangs up; with `waits` once all of it has been heard.
 fn tell(path: &Path, said: &Said, waits: bool) {
     let mut stream = UnixStream::connect(path).expect("a feed");
-    stream
-        .set_write_timeout(Some(PATIENCE))
-        .expect("a timeout");
-    stream
-        .set_read_timeout(Some(PATIENCE))
-        .expect("a timeout");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     if !waits {
         stream.set_nonblocking(true).expect("a socket");
     }
@@ -198,7 +194,10 @@ fn to_an_inbox(said: &Said) {
             !take(inbox.collect(None)),
             "what was played again was taken again"
         );
-        assert_eq!(dispatch.status().replayed_frames - before, said.frames.len() as u64);
+        assert_eq!(
+            dispatch.status().replayed_frames - before,
+            said.frames.len() as u64
+        );
     }
 }
 

@@ -128,7 +128,7 @@ fn ask(path: &Path, orders: &mut Script<'_>, again: bool, sent: &Arc<Sent>) {
     let store = NbdStore::connect_with_timeout(&uri, Some(4096), patience)
         .expect("the handshake keeps the protocol");
     let size = store.size_bytes();
-    let mut asked = Vec::new();
+    let (mut asked, mut has_asked) = (Vec::new(), false);
     for sequence in 1..=24 {
         let operation = orders.byte();
         if operation == 0 && orders.is_over() {
@@ -160,7 +160,12 @@ fn ask(path: &Path, orders: &mut Script<'_>, again: bool, sent: &Arc<Sent>) {
                 };
                 asked.push(begin(&store, sequence, write));
             }
-            10 => extents(&store, offset, bytes),
+            // One who asks waits for the answer: without a connection, as long as the store's patience lasts.
+            10 if again && has_asked => {}
+            10 => {
+                has_asked = true;
+                extents(&store, offset, bytes);
+            }
             11 => asked.push(begin(&store, sequence, StoreOperation::Flush)),
             12 => {
                 let trim = StoreOperation::Trim {

@@ -49,14 +49,19 @@ fn over_tls(input: &[u8]) {
     let Ok(progress) = handshake.feed(input, &mut out) else {
         return;
     };
-    assert!(!out.windows(6).any(|bytes| bytes == b"a disk"), "an export is described in the clear");
+    assert!(
+        !out.windows(6).any(|bytes| bytes == b"a disk"),
+        "an export is described in the clear"
+    );
     match progress.outcome {
         Outcome::NeedMore | Outcome::Aborted => {}
         Outcome::Done(_) => panic!("an export is opened in the clear"),
         Outcome::StartTls => {
             let mut inside = handshake.over_tls(Shelf(DemotionOffer::Forbidden));
             let inside = inside.feed(&input[progress.consumed..], &mut out);
-            assert!(inside.is_err() || inside.is_ok_and(|inside| inside.outcome != Outcome::StartTls));
+            assert!(
+                inside.is_err() || inside.is_ok_and(|inside| inside.outcome != Outcome::StartTls)
+            );
         }
     }
 }

@@ -16,10 +16,16 @@ fuzz_target!(|input: &[u8]| {
     match choice % 8 {
         0 => {
             let whole = read(input, input.len().max(1));
-            assert_eq!(whole, read(input, 1 + usize::from(choice / 8)), "pieces change nothing");
+            assert_eq!(
+                whole,
+                read(input, 1 + usize::from(choice / 8)),
+                "pieces change nothing"
+            );
         }
         7 => {
-            if let Some(frame) = str::from_utf8(input).ok().and_then(|line| Frame::from_json(line).ok())
+            if let Some(frame) = str::from_utf8(input)
+                .ok()
+                .and_then(|line| Frame::from_json(line).ok())
             {
                 assert_eq!(Frame::from_json(&frame.to_json()), Ok(frame));
             }
@@ -39,7 +45,10 @@ fn evicted_pages(input: &[u8]) {
     bytes[16] = 1;
     bytes[20..20 + length].copy_from_slice(&input[..length]);
     let claimed = u32::from_le_bytes([bytes[20], bytes[21], bytes[22], bytes[23]]) as usize;
-    bytes.resize(HEAD_BYTES + claimed.min(2 * PAGES_MAX) * PAGE_BYTES as usize, 0);
+    bytes.resize(
+        HEAD_BYTES + claimed.min(2 * PAGES_MAX) * PAGE_BYTES as usize,
+        0,
+    );
     let read = EvictedPages::decode(&bytes);
     assert_eq!(read.is_ok(), claimed <= PAGES_MAX);
     if let Ok(batch) = read {

@@ -111,7 +111,8 @@ fn srt(version: u32) -> Vec<u8> {
         record.resize(words as usize, 0);
         record.into_iter().flat_map(u32::to_be_bytes).collect()
     };
-    let header = b"$$TR_IOREC-1.3 (x)\0\ndisks = { 0 -> { charactermajor = 7, sectorsize = 256 } };\n\x0C";
+    let header =
+        b"$$TR_IOREC-1.3 (x)\0\ndisks = { 0 -> { charactermajor = 7, sectorsize = 256 } };\n\x0C";
     [&header[..], &record(1, words), &record(4, words + 1)].concat()
 }
 

@@ -70,8 +70,7 @@ impl<'a> Player<'a> {
     }
 
     fn converse(&mut self) -> io::Result<()> {
-        self.stream
-            .set_write_timeout(Some(PATIENCE))?;
+        self.stream.set_write_timeout(Some(PATIENCE))?;
         self.stream.set_read_timeout(Some(PATIENCE))?;
         self.handshake()?;
         self.stream.set_read_timeout(Some(SILENCE))?;

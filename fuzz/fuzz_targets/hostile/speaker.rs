@@ -1,7 +1,9 @@
 //! What an agent may say, from an input: frames of every kind with counts of any size.
 
 use crate::hostile::Script;
-use futae_agent_protocol::{Counters, Device, DeviceId, DeviceSample, Frame, Hello, Memory, Message};
+use futae_agent_protocol::{
+    Counters, Device, DeviceId, DeviceSample, Frame, Hello, Memory, Message,
+};
 use futae_agent_protocol::{Notices, Pressure, Range, Reason, References, Sample};
 
 /// Bytes of the disk that is the export.
