@@ -148,7 +148,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 let generations = machine.choose(lists)?;
                 for workload in &workloads {
                     let before = machine.warm_up(workload, &args.reads)?;
-                    let measured = machine.count(workload, &args.reads, &before)?;
+                    let measured = machine.count(workload, &args.reads, &before, || false)?;
                     let row = row(args, &machine, (generations, bound), workload, &measured)?;
                     printer.row(&row)?;
                     rows.push(row);

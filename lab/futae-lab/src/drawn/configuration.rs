@@ -13,8 +13,11 @@ use futae_sim::forecast::Estimate;
 use futae_terminal::failure::Failure;
 use futae_trace::WorkloadSpec;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// The server's control socket.
@@ -162,6 +165,7 @@ impl Configuration {
         let (_serve, uris) = self.serve(place.path())?;
         let misses =
             || -> Result<u64, Failure> { Ok(status(&place.path().join(CONTROL))?.counters.misses) };
+        let left = &AtomicU64::new(self.guests);
         let (measured, missed) = std::thread::scope(|scope| {
             let (warmed, all_warmed) = channel();
             // A guest ends with the thread that has booted it.
@@ -170,7 +174,7 @@ impl Configuration {
                 let (reads, warmed) = (of_guest(reads, guest), warmed.clone());
                 (
                     go,
-                    scope.spawn(move || self.count(uri, &reads, warmed, &told)),
+                    scope.spawn(move || self.count(uri, &reads, warmed, &told, Turn(left))),
                 )
             });
             let (goes, guests): (Vec<_>, Vec<_>) = guests.unzip();
@@ -187,18 +191,22 @@ impl Configuration {
             let measured: Result<Vec<_>, Failure> = measured.collect();
             Ok::<_, Failure>((measured?, misses()? - before?))
         })?;
-        let upper: f64 = measured.into_iter().flatten().map(|it| it.hit_ratio).sum();
-        let combined = 1.0 - missed as f64 / (self.guests * reads.reads) as f64;
-        Ok([upper / self.guests as f64, combined])
+        let measured: Vec<_> = measured.into_iter().flatten().collect();
+        let all_reads: u64 = measured.iter().map(|it| it.reads).sum();
+        let hits = measured.iter().map(|it| it.hit_ratio * it.reads as f64);
+        let upper = hits.sum::<f64>() / all_reads.max(1) as f64;
+        Ok([upper, 1.0 - missed as f64 / all_reads.max(1) as f64])
     }
 
-    /// What one guest reads, once it has said that it is warm, and is told to go on; none if it is not.
+    /// What one guest reads, once it has said that it is warm, and is told to go on; none if it is not. After its turn it reads on until
+    /// the others have had theirs: alone at last, one would have the server's cache for itself.
     fn count(
         &self,
         uri: &str,
         reads: &Reads,
         warmed: Sender<()>,
         told: &Receiver<()>,
+        turn: Turn<'_>,
     ) -> Result<Option<Measured>, Failure> {
         let workload: WorkloadSpec = self.workload.parse()?;
         let mut machine = self.boot(uri)?;
@@ -208,7 +216,15 @@ impl Configuration {
         if told.recv().is_err() {
             return Ok(None);
         }
-        machine.count(&workload, reads, &look).map(Some)
+        let left = turn.0;
+        let turn = Cell::new(Some(turn));
+        let is_any_left = || {
+            drop(turn.take());
+            left.load(SeqCst) > 0
+        };
+        machine
+            .count(&workload, reads, &look, is_any_left)
+            .map(Some)
     }
 
     fn boot(&self, uri: &str) -> Result<Machine, Failure> {
@@ -248,6 +264,15 @@ impl Configuration {
             return Err(anyhow!("the server does not tell its addresses").into());
         }
         Ok((serve, uris))
+    }
+}
+
+/// One of the turns that are left, until it is dropped.
+struct Turn<'a>(&'a AtomicU64);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
     }
 }
 

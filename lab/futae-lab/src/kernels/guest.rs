@@ -18,6 +18,8 @@ const MEMORY_MIB: [u32; 2] = [512, 256];
 /// All cells of a guest, on a slow and busy machine.
 const LIMIT: Duration = Duration::from_secs(4 * 3600);
 const PERIOD_MS: u64 = 200;
+/// Of a guest that reads on until the others have been counted.
+const MORE_READS: u64 = 500;
 /// Where the agent writes its lines.
 const REPORTS: &str = "/tmp/agent.json";
 /// A process that takes memory of which the kernel gets nothing back.
@@ -126,26 +128,32 @@ impl Machine {
         self.look()
     }
 
-    /// Runs what follows a warm-up, after which the guest looked as `before` says.
+    /// Runs what follows a warm-up, after which the guest looked as `before` says, and then more as long as that is wanted.
     pub fn count(
         &mut self,
         workload: &WorkloadSpec,
         args: &Reads,
         before: &Look,
+        is_more_wanted: impl Fn() -> bool,
     ) -> Result<Measured, Failure> {
-        let resident = self.load(workload, args, args.warmup, args.reads)?;
+        let mut reads = args.reads;
+        let mut resident = self.load(workload, args, args.warmup, reads)?;
+        while is_more_wanted() {
+            resident = self.load(workload, args, args.warmup + reads, MORE_READS)?;
+            reads += MORE_READS;
+        }
         let after = self.look()?;
         self.end()?;
         let accesses = after.counters.accesses - before.counters.accesses;
         let misses = after.counters.misses - before.counters.misses;
         let disk_reads = after.disk_reads - before.disk_reads;
-        if accesses != args.reads {
-            let (reads, log) = (args.reads, order(&mut self.guest, "cat /tmp/agent.log")?);
+        if accesses != reads {
+            let log = order(&mut self.guest, "cat /tmp/agent.log")?;
             let message =
                 format!("the agent counts {accesses} reads where the load did {reads}: {log}");
             return Err(anyhow!(message).into());
         }
-        let share = |misses: u64| 1.0 - misses as f64 / args.reads.max(1) as f64;
+        let share = |misses: u64| 1.0 - misses as f64 / reads.max(1) as f64;
         Ok(Measured {
             // A cache that was not full yet is measured by what it grew to.
             pages: before.pages.max(after.pages),
