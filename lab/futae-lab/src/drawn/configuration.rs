@@ -128,7 +128,8 @@ impl Configuration {
         })
     }
 
-    /// The hit ratios of the guests' caches and of all in one simulated run, in which the guests read by turns.
+    /// The hit ratios of the guests' caches and of all in one simulated run, in which each next read is of one guest or the other by
+    /// lot: guests do not wait for each other.
     fn simulate(&self, reads: &Reads) -> Result<[f64; 2], Failure> {
         let workload: WorkloadSpec = self.workload.parse()?;
         let cache = |policy: &PolicySpec, pages: u64| -> Result<Cache, Failure> {
@@ -145,15 +146,16 @@ impl Configuration {
             guests.push((VolumeId(u16::try_from(guest)?), upper, requests));
         }
         let mut hits = [0_u64; 2];
-        for number in 0..reads.warmup + reads.reads {
-            for (volume, upper, requests) in &mut guests {
-                let read = Access::read(BlockId::new(*volume, requests.next_block().0));
-                let is_upper = matches!(upper.access(&read), Outcome::Hit(_));
-                let is_hit = is_upper || below(&mut lower, &read);
-                if number >= reads.warmup {
-                    hits[0] += u64::from(is_upper);
-                    hits[1] += u64::from(is_hit);
-                }
+        let mut turns = Prng::new(reads.seed);
+        for number in 0..self.guests * (reads.warmup + reads.reads) {
+            let turn = turns.below(self.guests) as usize;
+            let (volume, upper, requests) = &mut guests[turn];
+            let read = Access::read(BlockId::new(*volume, requests.next_block().0));
+            let is_upper = matches!(upper.access(&read), Outcome::Hit(_));
+            let is_hit = is_upper || below(&mut lower, &read);
+            if number >= self.guests * reads.warmup {
+                hits[0] += u64::from(is_upper);
+                hits[1] += u64::from(is_hit);
             }
         }
         Ok(hits.map(|hits| hits as f64 / (self.guests * reads.reads) as f64))

@@ -178,9 +178,11 @@ impl Machine {
         let script = match self.bound {
             Bound::Group => format!(
                 "echo 3 >/proc/sys/vm/drop_caches; mkdir {group} && cd {group} && echo {} >memory.max || exit 1\n\
+                 held=0\n\
                  while sleep 0.5; do\n\
                  own=$(($(cat memory.current) - $(sed -n 's/^file //p' memory.stat)))\n\
-                 echo $(({cache} + own)) >memory.max\n\
+                 held=$((own > held ? own : held - (held - own) / 8))\n\
+                 echo $(({cache} + held)) >memory.max\n\
                  done >/dev/null 2>&1 &\n\
                  echo $! >/tmp/follow",
                 cache + (8 << 20)
