@@ -1,6 +1,7 @@
 //! `futae-lab drawn`: configurations drawn by lot, predicted first and measured then.
 
 mod configuration;
+mod meeting;
 
 use crate::kernels::Reads;
 use crate::live::guests::look_for_qemu;

@@ -147,7 +147,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             for &lists in &args.lists {
                 let generations = machine.choose(lists)?;
                 for workload in &workloads {
-                    let before = machine.warm_up(workload, &args.reads)?;
+                    let before = machine.warm_up(workload, &args.reads, || false)?;
                     let measured = machine.count(workload, &args.reads, &before, || false)?;
                     let row = row(args, &machine, (generations, bound), workload, &measured)?;
                     printer.row(&row)?;

@@ -1,5 +1,6 @@
 //! A configuration: how it is drawn, what it is expected to hit, and what it does hit.
 
+use super::meeting::{Meeting, Point};
 use crate::kernels::guest::{Machine, Measured};
 use crate::kernels::{Bound, Lists, PAGE, Reads, model};
 use crate::live::process::{Background, futae, status};
@@ -13,12 +14,8 @@ use futae_sim::forecast::Estimate;
 use futae_terminal::failure::Failure;
 use futae_trace::WorkloadSpec;
 use serde::{Deserialize, Serialize};
-use std::cell::Cell;
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// The server's control socket.
 const CONTROL: &str = "control.sock";
@@ -167,25 +164,20 @@ impl Configuration {
         let (_serve, uris) = self.serve(place.path())?;
         let misses =
             || -> Result<u64, Failure> { Ok(status(&place.path().join(CONTROL))?.counters.misses) };
-        let left = &AtomicU64::new(self.guests);
+        let meeting = &Meeting::new(uris.len());
         let (measured, missed) = std::thread::scope(|scope| {
-            let (warmed, all_warmed) = channel();
             // A guest ends with the thread that has booted it.
             let guests = (0..).zip(&uris).map(|(guest, uri)| {
-                let (go, told) = channel();
-                let (reads, warmed) = (of_guest(reads, guest), warmed.clone());
-                (
-                    go,
-                    scope.spawn(move || self.count(uri, &reads, warmed, &told, Turn(left))),
-                )
+                let reads = of_guest(reads, guest);
+                scope.spawn(move || {
+                    let counted = self.count(uri, &reads, meeting);
+                    counted.inspect_err(|_| meeting.fail())
+                })
             });
-            let (goes, guests): (Vec<_>, Vec<_>) = guests.unzip();
-            drop(warmed);
-            let are_all_warm = all_warmed.iter().count() == guests.len();
-            let before = misses();
-            for go in goes {
-                let _ = are_all_warm.then(|| go.send(()));
-            }
+            let guests: Vec<_> = guests.collect();
+            meeting.wait(Point::Idle);
+            let before = misses().inspect_err(|_| meeting.fail());
+            meeting.come(Point::Asked);
             let measured = guests.into_iter().map(|guest| {
                 let result = guest.join();
                 result.map_err(|_| anyhow!("a guest's thread has panicked"))?
@@ -200,33 +192,27 @@ impl Configuration {
         Ok([upper, 1.0 - missed as f64 / all_reads.max(1) as f64])
     }
 
-    /// What one guest reads, once it has said that it is warm, and is told to go on; none if it is not. After its turn it reads on until
-    /// the others have had theirs: alone at last, one would have the server's cache for itself.
+    /// What one guest reads while the others do, too: the one that is first with its warm-up or its reads goes on until the others are, since
+    /// alone it would have the server's cache for itself. None if another guest fails.
     fn count(
         &self,
         uri: &str,
         reads: &Reads,
-        warmed: Sender<()>,
-        told: &Receiver<()>,
-        turn: Turn<'_>,
+        meeting: &Meeting,
     ) -> Result<Option<Measured>, Failure> {
         let workload: WorkloadSpec = self.workload.parse()?;
         let mut machine = self.boot(uri)?;
-        let look = machine.warm_up(&workload, reads)?;
-        let _ = warmed.send(());
-        drop(warmed);
-        if told.recv().is_err() {
+        meeting.come(Point::Booted);
+        if !meeting.wait(Point::Booted) {
             return Ok(None);
         }
-        let left = turn.0;
-        let turn = Cell::new(Some(turn));
-        let is_any_left = || {
-            drop(turn.take());
-            left.load(SeqCst) > 0
-        };
-        machine
-            .count(&workload, reads, &look, is_any_left)
-            .map(Some)
+        let look = machine.warm_up(&workload, reads, meeting.goes_on(Point::Warm))?;
+        meeting.come(Point::Idle);
+        if !meeting.wait(Point::Asked) {
+            return Ok(None);
+        }
+        let counted = meeting.goes_on(Point::Counted);
+        machine.count(&workload, reads, &look, counted).map(Some)
     }
 
     fn boot(&self, uri: &str) -> Result<Machine, Failure> {
@@ -266,15 +252,6 @@ impl Configuration {
             return Err(anyhow!("the server does not tell its addresses").into());
         }
         Ok((serve, uris))
-    }
-}
-
-/// One of the turns that are left, until it is dropped.
-struct Turn<'a>(&'a AtomicU64);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
     }
 }
 

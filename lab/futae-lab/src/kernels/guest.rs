@@ -41,6 +41,8 @@ pub struct Measured {
 
 /// What is read of a guest between loads.
 pub struct Look {
+    /// Reads of the workload so far.
+    reads: u64,
     counters: Counters,
     disk_reads: u64,
     pages: u64,
@@ -120,12 +122,18 @@ impl Machine {
         Ok(generations)
     }
 
-    /// Runs the warm-up of a workload, from an empty page cache on. [`count`](Self::count) goes on with the workload.
-    pub fn warm_up(&mut self, workload: &WorkloadSpec, args: &Reads) -> Result<Look, Failure> {
+    /// Runs the warm-up of a workload, from an empty page cache on, and then more as long as that is wanted. [`count`](Self::count) goes
+    /// on with the workload.
+    pub fn warm_up(
+        &mut self,
+        workload: &WorkloadSpec,
+        args: &Reads,
+        is_more_wanted: impl Fn() -> bool,
+    ) -> Result<Look, Failure> {
         self.cells += 1;
         self.begin()?;
-        self.load(workload, args, 0, args.warmup)?;
-        self.look()
+        let (reads, _) = self.load_while(workload, args, [0, args.warmup], is_more_wanted)?;
+        self.look(reads)
     }
 
     /// Runs what follows a warm-up, after which the guest looked as `before` says, and then more as long as that is wanted.
@@ -136,13 +144,9 @@ impl Machine {
         before: &Look,
         is_more_wanted: impl Fn() -> bool,
     ) -> Result<Measured, Failure> {
-        let mut reads = args.reads;
-        let mut resident = self.load(workload, args, args.warmup, reads)?;
-        while is_more_wanted() {
-            resident = self.load(workload, args, args.warmup + reads, MORE_READS)?;
-            reads += MORE_READS;
-        }
-        let after = self.look()?;
+        let wanted = [before.reads, args.reads];
+        let (reads, resident) = self.load_while(workload, args, wanted, is_more_wanted)?;
+        let after = self.look(before.reads + reads)?;
         self.end()?;
         let accesses = after.counters.accesses - before.counters.accesses;
         let misses = after.counters.misses - before.counters.misses;
@@ -211,6 +215,24 @@ impl Machine {
         Ok(())
     }
 
+    /// Skips as many reads as `wanted` begins with, and does as many as it ends with, and then more as long as that is wanted. How many
+    /// there were, and which pages are in the cache then.
+    fn load_while(
+        &mut self,
+        workload: &WorkloadSpec,
+        args: &Reads,
+        [skip, wanted]: [u64; 2],
+        is_more_wanted: impl Fn() -> bool,
+    ) -> Result<(u64, HashSet<u64>), Failure> {
+        let mut reads = wanted;
+        let mut resident = self.load(workload, args, skip, reads)?;
+        while is_more_wanted() {
+            resident = self.load(workload, args, skip + reads, MORE_READS)?;
+            reads += MORE_READS;
+        }
+        Ok((reads, resident))
+    }
+
     fn load(
         &mut self,
         workload: &WorkloadSpec,
@@ -233,7 +255,7 @@ impl Machine {
     }
 
     /// Waits until the agent has reported all so far, and adds that up.
-    fn look(&mut self) -> Result<Look, Failure> {
+    fn look(&mut self, reads: u64) -> Result<Look, Failure> {
         let seconds = 2.5 * PERIOD_MS as f64 / 1000.0;
         let files = match self.bound {
             Bound::Group => format!("sed -n 's/^file //p' {}/memory.stat", self.group()),
@@ -261,6 +283,7 @@ impl Machine {
             first.parse().ok()
         });
         Ok(Look {
+            reads,
             counters: counted(lines)?,
             disk_reads: disk_reads.context("the guest does not tell what its disk has read")?,
             pages: sum * unit / PAGE,
