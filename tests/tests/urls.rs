@@ -232,7 +232,7 @@ fn s3_is_asked_with_a_signature() {
 }
 
 #[test]
-fn google_is_asked_with_a_token_that_the_service_accounts_key_has_signed() {
+fn google_is_asked_with_a_token() {
     if !has("openssl") {
         return;
     }

@@ -77,7 +77,7 @@ impl Estimate {
             high: mean,
             window_deviation: (squares / (count - 1.0) * inflation).sqrt(),
             windows: figures.len() as u32,
-            part_deviation: deviation_of_parts(figures, squares / (count - 1.0)),
+            part_deviation: deviation_of_parts(figures),
         };
         let (low, high) = estimate.bounds_of(1.0);
         Some(Self {
@@ -127,10 +127,15 @@ impl Estimate {
                 let parts = PARTS as f64;
                 let measured = length * parts;
                 let whole = measured.round();
-                // What a measurement has more than whole repetitions, or less, is like its windows.
-                let rest = (measured - whole).abs().min(measured) / measured;
+                // What a measurement has more than whole repetitions, or less, is like its windows, or like a piece of one.
+                let rest = (measured - whole).abs().min(measured);
+                let pieces = (parts / (windows * rest)).max(1.0);
+                let share = rest / measured;
+                let of_rest = match rest > 0.0 {
+                    true => of_windows * share * share * pieces,
+                    false => 0.0,
+                };
                 let of_parts = deviation * deviation;
-                let of_rest = of_windows * rest * rest;
                 (of_parts / parts + of_parts / measured + of_rest, parts)
             }
         };
@@ -146,10 +151,8 @@ impl Estimate {
         let Some(freedom) = figures.len().checked_sub(2) else {
             return 0.0;
         };
-        let mean = figures.iter().sum::<f64>() / count;
-        let squares: f64 = figures.iter().map(|figure| (figure - mean).powi(2)).sum();
         let quantile = STUDENT_95[freedom.min(STUDENT_95.len() - 1)];
-        quantile * (squares / (count - 1.0) / count).sqrt()
+        quantile * (variance(figures) / count).sqrt()
     }
 
     /// Half the width between the bounds.
@@ -175,8 +178,16 @@ impl Estimate {
     }
 }
 
-/// The standard deviation of the parts of a run, if they are alike and its windows, which have this variance, are not.
-fn deviation_of_parts(figures: &[f64], variance: f64) -> Option<f64> {
+/// The variance of independent figures, of which there are at least two.
+fn variance(figures: &[f64]) -> f64 {
+    let count = figures.len() as f64;
+    let mean = figures.iter().sum::<f64>() / count;
+    let squares: f64 = figures.iter().map(|figure| (figure - mean).powi(2)).sum();
+    squares / (count - 1.0)
+}
+
+/// The standard deviation of the parts of a run, if they are alike and its windows are not.
+fn deviation_of_parts(figures: &[f64]) -> Option<f64> {
     let each = figures.len() / PARTS;
     if each < 2 || !figures.len().is_multiple_of(PARTS) {
         return None;
@@ -184,11 +195,8 @@ fn deviation_of_parts(figures: &[f64], variance: f64) -> Option<f64> {
     let means = figures
         .chunks(each)
         .map(|part| part.iter().sum::<f64>() / each as f64);
-    let means: Vec<f64> = means.collect();
-    let mean = means.iter().sum::<f64>() / PARTS as f64;
-    let squares: f64 = means.iter().map(|part| (part - mean).powi(2)).sum();
-    let of_parts = squares / (PARTS - 1) as f64;
-    (of_parts * (each as f64) < ALIKE * variance).then(|| of_parts.sqrt())
+    let of_parts = variance(&means.collect::<Vec<_>>());
+    (of_parts * (each as f64) < ALIKE * variance(figures)).then(|| of_parts.sqrt())
 }
 
 /// The quantile for bounds by so many independent figures.
@@ -246,6 +254,7 @@ mod tests {
             half(0.1)
         );
         assert!(half(0.5) > half(2.5), "a half turn of less weight");
+        assert!(half(0.01) > 2.0 * half(0.05), "less than a window");
         // Where no fifth is like another, nothing is changed.
         let slow: Vec<f64> = (0..20).map(|at| f64::from(at / 7)).collect();
         let slow = Estimate::of(&slow).expect("windows");
