@@ -6,6 +6,7 @@ use futae_testkit::wait::PATIENCE;
 use futae_tests::binary::{binary, futae};
 use futae_tests::process::Running;
 use futae_tests::tools::text;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -307,9 +308,20 @@ fn a_server_has_systemd_keep_its_memory_and_goes_on_with_it_after_a_kill() {
 }
 
 /// The server before has ended; the next one is started with what it has left, and is ready.
-fn goes_on(systemd: &Systemd, mut server: Running, service: &Command) -> Running {
+fn goes_on(systemd: &Systemd, server: Running, service: &Command) -> Running {
+    goes_on_with(systemd, server, service, |_| ())
+}
+
+/// As [`goes_on`]; meanwhile, `meanwhile` happens to what is kept.
+fn goes_on_with(
+    systemd: &Systemd,
+    mut server: Running,
+    service: &Command,
+    meanwhile: impl FnOnce(&mut BTreeMap<String, OwnedFd>),
+) -> Running {
     server.signal(Signal::TERM);
-    let kept = systemd.keeps_until_the_barrier();
+    let mut kept = systemd.keeps_until_the_barrier();
+    meanwhile(&mut kept);
     let ended = server.wait();
     assert!(ended.status.success(), "{ended:?}");
     let passed: Vec<_> = kept
@@ -438,4 +450,44 @@ fn clients_keep_their_connections_while_the_server_is_started_anew() {
     let ended = server.wait();
     let said = "export a had 1048576 bytes and has 2097152";
     assert!(ended.errors.contains(said), "{}", ended.errors);
+}
+
+/// systemd closes what it keeps of a client that has gone.
+#[test]
+fn clients_go_while_no_server_runs_and_the_others_keep_their_connections() {
+    let systemd = Systemd::new();
+    let file = systemd.configuration("");
+    let all = fs::read_to_string(&file).expect("a file");
+    fs::write(&file, format!("keep-clients = true\n{all}")).expect("written");
+    let service = futae(&["serve", "--config", text(&file)]);
+    let server = systemd.start(&service, &[]);
+    assert!(systemd.forgets_until_ready().is_empty());
+    let socket = systemd.path("a.sock");
+    let connect = || NbdClient::unix(&socket, "a", &ClientWish::default());
+    let mut clients: Vec<_> = (0..4).map(|_| connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.read(0, 4096).expect("read"), vec![7; 4096]);
+    }
+    let mut staying = clients.split_off(2);
+    let server = goes_on_with(&systemd, server, &service, |kept| {
+        assert_eq!(kept.len(), 5, "four clients and their records");
+        drop(clients);
+        kept.retain(|_, descriptor| {
+            let mut polled = [PollFd::new(descriptor, PollFlags::empty())];
+            poll(&mut polled, Some(&Timespec::default())).expect("polled") == 0
+        });
+        assert_eq!(kept.len(), 3, "two have gone");
+    });
+    for client in &mut staying {
+        assert_eq!(client.read(4096, 4096).expect("read"), vec![7; 4096]);
+    }
+    // Without the records nobody can go on with them, and they see that.
+    let server = goes_on_with(&systemd, server, &service, |kept| {
+        drop(kept.remove("futae-clients").expect("the records"));
+    });
+    for mut client in staying {
+        let error = client.try_receive().expect_err("its connection has ended");
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
+    }
+    drop(server);
 }

@@ -7,5 +7,5 @@ mod stored;
 mod system;
 
 pub use notify::{Watchdog, ready, reloading, stopping};
-pub use passed::{take_stored, take_tcp, take_unix, unclaimed};
+pub use passed::{take_all_stored, take_stored, take_tcp, take_unix, unclaimed};
 pub use stored::{barrier, forget, store};

@@ -63,6 +63,18 @@ pub fn take_stored(name: &str) -> Option<OwnedFd> {
     Some(stored.swap_remove(at).1)
 }
 
+/// All that an earlier run of this service has had systemd keep under names that begin so: the rest of each name, and the
+/// descriptor. systemd keeps no socket whose other side has closed it, so one may be missing among them.
+#[must_use]
+pub fn take_all_stored(prefix: &str) -> Vec<(String, OwnedFd)> {
+    let stored = &everything().stored;
+    let mut stored = stored.lock().unwrap_or_else(PoisonError::into_inner);
+    let taken = stored.extract_if(.., |(name, _)| name.starts_with(prefix));
+    taken
+        .map(|(name, descriptor)| (name[prefix.len()..].to_owned(), descriptor))
+        .collect()
+}
+
 fn take(is_it: impl FnMut(&Passed) -> bool) -> Option<OwnedFd> {
     let mut all = all();
     let at = all.iter().position(is_it)?;

@@ -4,6 +4,7 @@ use super::Unread;
 use futae_nbd::{RequestRules, TransmissionFlags};
 use rustix::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use thiserror::Error;
 
 /// Changes when a server could misread what another has written.
@@ -51,14 +52,6 @@ pub enum RecordError {
     /// Another version has written them.
     #[error("the records of the clients have version {0}, and this server reads version {VERSION}")]
     Version(u32),
-    /// As many sockets belong to them.
-    #[error("{records} clients are recorded, and {sockets} sockets are there")]
-    Sockets {
-        /// How many clients are recorded.
-        records: usize,
-        /// How many sockets there are.
-        sockets: usize,
-    },
 }
 
 impl Record {
@@ -121,12 +114,16 @@ impl KeptClient {
         Ok((bytes, sockets))
     }
 
-    /// The clients whose records are these bytes.
+    /// The clients whose records are these bytes, by the numbers that their sockets had among those of [`Self::pack`], from 0. A
+    /// client without a socket has gone meanwhile, and is left out.
     ///
     /// # Errors
     ///
-    /// The bytes are not what [`Self::pack`] returns, or of another version, or the number of sockets is another.
-    pub fn unpack(bytes: &[u8], sockets: Vec<OwnedFd>) -> Result<Vec<Self>, RecordError> {
+    /// The bytes are not what [`Self::pack`] returns, or of another version.
+    pub fn unpack(
+        bytes: &[u8],
+        mut sockets: HashMap<usize, OwnedFd>,
+    ) -> Result<Vec<Self>, RecordError> {
         let damaged = |why: &str| RecordError::Damaged(why.to_owned());
         let (length, rest) = bytes
             .split_first_chunk::<LENGTH_BYTES>()
@@ -141,14 +138,8 @@ impl KeptClient {
             return Err(RecordError::Version(description.version));
         }
         let records = description.clients;
-        if records.len() != sockets.len() {
-            return Err(RecordError::Sockets {
-                records: records.len(),
-                sockets: sockets.len(),
-            });
-        }
-        let mut clients = Vec::with_capacity(records.len());
-        for (mut record, socket) in records.into_iter().zip(sockets) {
+        let mut clients = Vec::with_capacity(sockets.len());
+        for (number, mut record) in records.into_iter().enumerate() {
             let (unread, others) = rest
                 .split_at_checked(record.unread_bytes)
                 .ok_or_else(|| damaged("requests are cut off"))?;
@@ -157,7 +148,9 @@ impl KeptClient {
                 bytes: unread.to_vec(),
                 skip_bytes: record.skip_bytes,
             };
-            clients.push(Self { socket, record });
+            if let Some(socket) = sockets.remove(&number) {
+                clients.push(Self { socket, record });
+            }
         }
         if !rest.is_empty() {
             return Err(damaged("more follows than was said"));
@@ -202,13 +195,10 @@ mod tests {
         let records: Vec<_> = clients.iter().map(|client| client.record.clone()).collect();
         let (bytes, sockets) = KeptClient::pack(clients).expect("records");
         let again = || {
-            let mut both = sockets
-                .iter()
-                .map(|socket| socket.try_clone().expect("a copy"));
-            [both.next(), both.next()]
-                .into_iter()
-                .flatten()
-                .collect::<Vec<_>>()
+            let copies = sockets.iter().enumerate();
+            copies
+                .map(|(number, socket)| (number, socket.try_clone().expect("a copy")))
+                .collect::<HashMap<_, _>>()
         };
         let back = KeptClient::unpack(&bytes, again()).expect("records");
         let back: Vec<_> = back.into_iter().map(|client| client.record).collect();
@@ -220,11 +210,11 @@ mod tests {
             );
         }
         assert!(KeptClient::unpack(&[&bytes[..], b"x"].concat(), again()).is_err());
-        let error = KeptClient::unpack(&bytes, Vec::new()).expect_err("no sockets");
-        assert_eq!(
-            error.to_string(),
-            "2 clients are recorded, and 0 sockets are there"
-        );
+        let mut some = again();
+        some.remove(&0);
+        let left = KeptClient::unpack(&bytes, some).expect("records");
+        let left: Vec<_> = left.into_iter().map(|client| client.record).collect();
+        assert_eq!(left, records[1..], "the first has gone");
         let mut other = bytes.clone();
         let key = b"\"version\":";
         let at = bytes.windows(key.len()).position(|part| part == key);

@@ -9,6 +9,8 @@ use tracing::{info, warn};
 
 /// The name of the records of all clients.
 const RECORDS: &str = "futae-clients";
+/// What the name of a client's socket begins with; its number among the records follows.
+const SOCKET: &str = "futae-client-";
 
 /// Whether clients keep their connections across a restart.
 #[derive(Clone, Debug, clap::Args)]
@@ -19,11 +21,6 @@ pub(super) struct ClientArgs {
     /// the unit, one descriptor a client and one more
     #[arg(long)]
     pub(super) keep_clients: bool,
-}
-
-/// The name of a client's socket.
-fn name(number: usize) -> String {
-    format!("futae-client-{number}")
 }
 
 /// Hands clients to systemd, which passes them to the next run of the service.
@@ -47,7 +44,7 @@ fn hand_over(clients: Vec<KeptClient>) -> io::Result<bool> {
     let mut file = File::from(memfd_create(RECORDS, MemfdFlags::CLOEXEC)?);
     file.write_all(&records)?;
     for (number, socket) in sockets.iter().enumerate() {
-        if !futae_systemd::store(&name(number), socket)? {
+        if !futae_systemd::store(&format!("{SOCKET}{number}"), socket)? {
             return Ok(false);
         }
     }
@@ -59,25 +56,29 @@ fn hand_over(clients: Vec<KeptClient>) -> io::Result<bool> {
 /// Goes on with the clients of the server before, if `wanted`; else, and if something is wrong with them, they lose their
 /// connections.
 pub(super) fn go_on(server: &Server, wanted: bool) {
-    let Some(records) = futae_systemd::take_stored(RECORDS) else {
-        return;
-    };
-    let sockets: Vec<OwnedFd> = (0..)
-        .map_while(|number| futae_systemd::take_stored(&name(number)))
-        .collect();
+    let records = futae_systemd::take_stored(RECORDS);
+    let sockets = futae_systemd::take_all_stored(SOCKET);
     // systemd would hold copies for ever, and clients would not see that a connection has ended.
-    let names = (0..sockets.len()).map(name).chain([RECORDS.to_owned()]);
-    for name in names {
+    let names = sockets
+        .iter()
+        .map(|(number, _)| format!("{SOCKET}{number}"));
+    for name in names.chain(records.is_some().then(|| RECORDS.to_owned())) {
         if let Err(error) = futae_systemd::forget(&name) {
             warn!("systemd cannot be told to close its copy of {name} (NOTIFY_SOCKET): {error}");
         }
     }
-    if !wanted {
+    if !wanted || (records.is_none() && sockets.is_empty()) {
         return;
     }
-    let clients = read(records)
-        .map_err(|error| error.to_string())
-        .and_then(|bytes| KeptClient::unpack(&bytes, sockets).map_err(|error| error.to_string()));
+    let clients = records
+        .ok_or_else(|| format!("their records ({RECORDS}) are not there"))
+        .and_then(|records| read(records).map_err(|error| error.to_string()))
+        .and_then(|bytes| {
+            let numbered = sockets
+                .into_iter()
+                .filter_map(|(number, socket)| Some((number.parse().ok()?, socket)));
+            KeptClient::unpack(&bytes, numbered.collect()).map_err(|error| error.to_string())
+        });
     match clients {
         Ok(clients) => drop(server.go_on_with(clients)),
         Err(why) => {
