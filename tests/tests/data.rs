@@ -1,5 +1,6 @@
 //! What applications write through mount and server is what the image holds in the end.
 
+use futae_testkit::unmount::unmount;
 use futae_tests::BLOCK;
 use futae_tests::stage::Stage;
 use futae_tests::tools::Need;
@@ -143,7 +144,7 @@ fn a_file_system_on_a_loop_device() {
     let content = fs::read(&stage.image).expect("the image");
     let content = &content[..20 << 20];
     let written = fs::write(inner.join("file"), content);
-    run("umount", &[text(&inner)]);
+    unmount(&inner);
     written.expect("a file in the file system");
     run("e2fsck", &["-f", "-n", &loop_device.device]);
     drop(loop_device);
@@ -154,7 +155,7 @@ fn a_file_system_on_a_loop_device() {
         &["-o", "loop,ro", text(&stage.image), text(&inner)],
     );
     let found = fs::read(inner.join("file"));
-    run("umount", &[text(&inner)]);
+    unmount(&inner);
     assert!(
         found.expect("the file") == content,
         "the file has other content"

@@ -1,6 +1,6 @@
 //! The mounted file as a disk: a file system on a loop device over it, and a mount that is killed.
 
-use futae_testkit::wait::obtain;
+use futae_testkit::unmount::unmount;
 use futae_tests::programs::{Database, exercise};
 use futae_tests::rings;
 use futae_tests::stage::{Stage, is_mountpoint};
@@ -43,19 +43,8 @@ impl Disk {
         run("mount", &[&self.device, text(&self.inner)]);
     }
 
-    /// A program that another test is just starting can hold the file system for a moment.
     fn unmount(&self) {
-        let inner = text(&self.inner);
-        obtain("umount", || {
-            let output = Command::new("umount").arg(inner).output();
-            let output = output.expect("umount starts");
-            let said = String::from_utf8_lossy(&output.stderr);
-            if output.status.success() {
-                return Ok(());
-            }
-            assert!(said.contains("busy"), "umount {inner}: {said}");
-            Err(said.into_owned())
-        });
+        unmount(&self.inner);
     }
 }
 

@@ -3,6 +3,7 @@
 //! | room | holds |
 //! | --- | --- |
 //! | [`need`] | what a test needs of its machine, and what it does where that is missing |
+//! | [`unmount`] | unmounting, although other tests start programs |
 //! | [`wait`] | waiting for a condition, the only way in which a test may wait |
 //! | [`nbd`] | NBD clients that keep the protocol |
 //! | [`store`] | a store with a thread, that fails and stalls on command |
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod need;
+pub mod unmount;
 pub mod wait;
 
 #[cfg(feature = "cache")]

@@ -11,6 +11,7 @@ mod programs;
 mod recorder;
 
 use futae_policy::Prng;
+use futae_testkit::unmount::unmount;
 use futae_tests::stage::{Stage, is_mountpoint};
 use futae_tests::tools::{Need, has, has_fuse, has_root, run, skip, text};
 use futae_tests::tree::Tree;
@@ -53,7 +54,7 @@ impl Mounted {
     }
 
     fn unmount(self) {
-        run("umount", &[text(&self.0)]);
+        unmount(&self.0);
     }
 }
 

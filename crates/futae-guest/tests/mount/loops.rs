@@ -84,10 +84,10 @@ fn a_file_system_lives_on_a_loop_device() {
             std::fs::write(inner.join(format!("file{number}")), &data).expect("written");
         }
         std::fs::remove_file(inner.join("file1")).expect("removed");
-        run("umount", &[&inner.to_string_lossy()]);
+        futae_testkit::unmount::unmount(&inner);
         run("mount", &[&device.0, &inner.to_string_lossy()]);
         assert!(std::fs::read(inner.join("file3")).expect("read") == data);
-        run("umount", &[&inner.to_string_lossy()]);
+        futae_testkit::unmount::unmount(&inner);
         drop(guard);
         run("fsck.ext4", &["-fn", &device.0]);
         drop(device);
