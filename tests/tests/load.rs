@@ -5,6 +5,7 @@ use futae_tests::stage::Stage;
 use futae_tests::tools::{self, has_fuse, has_root, text};
 use serde_json::Value;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -120,6 +121,44 @@ fn a_workload_is_read_as_it_is_simulated_and_stays_in_the_page_cache() {
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(said), "{error}");
     }
+}
+
+#[test]
+fn rounds_are_parts_of_one_sequence() {
+    let (_directory, path) = place("file");
+    let bytes = File::create(&path).and_then(|file| file.set_len(4 << 20));
+    bytes.expect("a file");
+    let mut command = futae(&["load", text(&path), "--workload", "scan:4MiB"]);
+    command.args(["--rounds", "--resident", "--json"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    let mut running = command.spawn().expect("it starts");
+    let mut orders = running.stdin.take().expect("its input");
+    let mut reports = BufReader::new(running.stdout.take().expect("its output")).lines();
+    let mut round = |operations: &str| -> Vec<[u64; 2]> {
+        writeln!(orders, "{operations}").expect("it reads");
+        let line = reports.next().expect("a report").expect("a line");
+        let report: Value = serde_json::from_str(&line).expect("JSON on one line");
+        assert_eq!(report["operations"].to_string(), operations);
+        serde_json::from_value(report["resident_pages"].clone()).expect("ranges")
+    };
+    let is_there = |ranges: &[[u64; 2]], page: u64| {
+        ranges.iter().any(|[from, to]| (*from..*to).contains(&page))
+    };
+    let first = round("400");
+    assert!((0..400).all(|page| is_there(&first, page)), "{first:?}");
+    // What the kernel reads ahead does not go so far.
+    assert!((800..1000).all(|page| !is_there(&first, page)), "{first:?}");
+    let both = round("600");
+    assert!((0..1000).all(|page| is_there(&both, page)), "{both:?}");
+    writeln!(orders, "some").expect("it reads");
+    let ended = running.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("\"some\" is not a number of operations"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::load::{self, Files, LoadPlan, Pace, Until};
 use crate::progress::Progress;
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use futae_trace::WorkloadSpec;
 use futae_units::Size;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -50,6 +50,10 @@ pub struct Args {
     /// How many operations
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     operations: Option<u64>,
+    /// Read how many operations to do from standard input, a number a line, and report after each of these rounds, with --json on
+    /// one line. The rounds are parts of one sequence. Ends with the input
+    #[arg(long, conflicts_with_all = ["seconds", "operations", "verify", "record"])]
+    rounds: bool,
     /// How long an operation takes at least, in microseconds, in the mean: a thread that was faster
     /// rests
     #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
@@ -106,9 +110,11 @@ const PACE_US_MAX: f64 = 60e6;
 
 /// Runs and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let plan = plan(args)?;
+    let mut plan = plan(args)?;
     let stopped = Arc::new(AtomicBool::new(false));
+    let waits = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&waits))?;
         signal_hook::flag::register(signal, Arc::clone(&stopped))?;
     }
     let progress = Progress::new("making the files", args.json);
@@ -117,8 +123,32 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         !stopped.load(Ordering::Relaxed)
     })?;
     drop(progress);
+    if !args.rounds {
+        return round(args, &plan, &files, &stopped);
+    }
+    let mut lines = std::io::stdin().lines();
+    loop {
+        waits.store(true, Ordering::Relaxed);
+        let line = lines.next();
+        waits.store(false, Ordering::Relaxed);
+        let Some(line) = line else {
+            return Ok(());
+        };
+        let line = line.context("standard input")?;
+        let operations = line.trim().parse().ok().filter(|count| *count > 0);
+        let operations: u64 = operations.ok_or_else(|| {
+            anyhow!("standard input: {line:?} is not a number of operations from 1 on")
+        })?;
+        plan.until = Until::Operations(operations);
+        round(args, &plan, &files, &stopped)?;
+        plan.skip = plan.skip.saturating_add(operations);
+    }
+}
+
+/// Does what the plan says, and reports it.
+fn round(args: &Args, plan: &LoadPlan, files: &Files, stopped: &AtomicBool) -> Result<(), Failure> {
     let progress = Progress::new("load", args.json);
-    let mut report = load::work(&plan, &files, &stopped, &mut |fraction| {
+    let mut report = load::work(plan, files, stopped, &mut |fraction| {
         progress.set(fraction);
     })?;
     if args.resident {
@@ -126,10 +156,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     drop(progress);
     let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
-    } else {
-        write!(out, "{}", report.render())?;
+    match (args.json, args.rounds) {
+        (true, true) => writeln!(out, "{}", serde_json::to_string(&report)?)?,
+        (true, false) => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
+        (false, _) => write!(out, "{}", report.render())?,
     }
     out.flush()?;
     if report.verify_errors > 0 {
