@@ -58,7 +58,7 @@ pub struct Args {
     /// A model of the lists in place of the one that is known by their name
     #[arg(long, value_name = "POLICY")]
     model: Option<PolicySpec>,
-    /// Boot nothing: print what the models of both kinds of lists predict for a page cache of exactly --cache
+    /// Boot nothing: print what the models of each --kernel's two kinds of lists predict for a page cache of exactly --cache
     #[arg(long)]
     predict: bool,
     /// How far the hit ratios may be apart, in points
@@ -147,9 +147,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             for &lists in &args.lists {
                 let generations = machine.choose(lists)?;
                 for workload in &workloads {
-                    let before = machine.warm_up(workload, &args.reads, || false)?;
-                    let measured = machine.count(workload, &args.reads, &before, || false)?;
-                    let row = row(args, &machine, (generations, bound), workload, &measured)?;
+                    machine.begin(workload, args.reads.seed, true)?;
+                    machine.read(args.reads.warmup)?;
+                    let before = machine.look()?;
+                    let resident = machine.read(args.reads.reads)?;
+                    let measured = machine.end(&before, args.reads.reads, resident)?;
+                    let model = match &args.model {
+                        Some(model) => model.clone(),
+                        None => model::of(kernel, generations, bound),
+                    };
+                    let lists = (generations, bound);
+                    let row = row(args, &machine, lists, model, workload, &measured)?;
                     printer.row(&row)?;
                     rows.push(row);
                 }
@@ -173,10 +181,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 fn predict(args: &Args, workloads: &[WorkloadSpec], pages: u64) -> Result<(), Failure> {
     for workload in workloads {
         for &bound in &args.bound {
-            let models = match &args.model {
-                Some(model) => vec![model.clone()],
-                None => vec![model::of(false, bound)?, model::of(true, bound)?],
-            };
+            let mut models: Vec<PolicySpec> = Vec::new();
+            for &kernel in &args.kernel {
+                for generations in [false, true] {
+                    let model = args.model.clone();
+                    let model = model.unwrap_or_else(|| model::of(kernel, generations, bound));
+                    if !models.contains(&model) {
+                        models.push(model);
+                    }
+                }
+            }
             for model in models {
                 let ratio = model::simulate(&model, workload, pages, &args.reads)?.hit_ratio;
                 println!("{workload} | {model} | {pages} | {:.2}", 100.0 * ratio);
@@ -190,20 +204,13 @@ fn row(
     args: &Args,
     machine: &Machine,
     (generations, bound): (bool, Bound),
+    model: PolicySpec,
     workload: &WorkloadSpec,
     measured: &Measured,
 ) -> Result<Row, Failure> {
-    let model = match &args.model {
-        Some(model) => model.clone(),
-        None => model::of(generations, bound)?,
-    };
     let simulated = model::simulate(&model, workload, measured.pages, &args.reads)?;
-    let lru = model::simulate(
-        &PolicySpec::of(Kind::lru),
-        workload,
-        measured.pages,
-        &args.reads,
-    )?;
+    let lru = PolicySpec::of(Kind::lru);
+    let lru = model::simulate(&lru, workload, measured.pages, &args.reads)?;
     let both = measured.resident.intersection(&simulated.resident).count();
     Ok(Row {
         kernel: machine.release().to_owned(),

@@ -1,6 +1,6 @@
 //! A configuration: how it is drawn, what it is expected to hit, and what it does hit.
 
-use super::meeting::{Meeting, Point};
+use super::meeting::{Guest, Meeting};
 use crate::kernels::guest::{Machine, Measured};
 use crate::kernels::{Bound, Lists, PAGE, Reads, model};
 use crate::live::process::{Background, futae, status};
@@ -14,6 +14,7 @@ use futae_sim::forecast::Estimate;
 use futae_terminal::failure::Failure;
 use futae_trace::WorkloadSpec;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 
@@ -30,6 +31,9 @@ const RUNS: u64 = 20;
 /// What a simulated hit ratio may differ from that of a real guest under the same requests, 95 times of 100: what `futae-lab kernels`
 /// holds the models to.
 const MODEL_ERROR: f64 = 0.01;
+
+/// Reads of a guest in a round. Guests wait for each other after each round.
+const ROUND: u64 = 500;
 
 /// What the loads of two guests differ by.
 const GUEST_SEED: u64 = 1_000_000;
@@ -125,8 +129,8 @@ impl Configuration {
         })
     }
 
-    /// The hit ratios of the guests' caches and of all in one simulated run, in which each next read is of one guest or the other by
-    /// lot: guests do not wait for each other.
+    /// The hit ratios of the guests' caches and of all in one simulated run. In a round each next read is of one guest or another by
+    /// lot.
     fn simulate(&self, reads: &Reads) -> Result<[f64; 2], Failure> {
         let workload: WorkloadSpec = self.workload.parse()?;
         let cache = |policy: &PolicySpec, pages: u64| -> Result<Cache, Failure> {
@@ -134,7 +138,7 @@ impl Configuration {
             let built = futae_policy::build(policy, &Shape { slots, seed })?;
             Ok(Level::new(built, HashIndex::default(), slots))
         };
-        let model = model::of(self.generations, Bound::Group)?;
+        let model = model::of(self.kernel(), self.generations, Bound::Group);
         let mut lower = cache(&self.policy.parse()?, self.lower_pages)?;
         let mut guests = Vec::new();
         for guest in 0..self.guests {
@@ -144,15 +148,16 @@ impl Configuration {
         }
         let mut hits = [0_u64; 2];
         let mut turns = Prng::new(reads.seed);
-        for number in 0..self.guests * (reads.warmup + reads.reads) {
-            let turn = turns.below(self.guests) as usize;
-            let (volume, upper, requests) = &mut guests[turn];
-            let read = Access::read(BlockId::new(*volume, requests.next_block().0));
-            let is_upper = matches!(upper.access(&read), Outcome::Hit(_));
-            let is_hit = is_upper || below(&mut lower, &read);
-            if number >= self.guests * reads.warmup {
-                hits[0] += u64::from(is_upper);
-                hits[1] += u64::from(is_hit);
+        let warmup = rounds(reads.warmup).map(|round| (round, 0));
+        for (round, counts) in warmup.chain(rounds(reads.reads).map(|round| (round, 1))) {
+            let mut left = vec![round; guests.len()];
+            while let Some(turn) = turn(&mut left, &mut turns) {
+                let (volume, upper, requests) = &mut guests[turn];
+                let read = Access::read(BlockId::new(*volume, requests.next_block().0));
+                let is_upper = matches!(upper.access(&read), Outcome::Hit(_));
+                let is_hit = is_upper || below(&mut lower, &read);
+                hits[0] += counts * u64::from(is_upper);
+                hits[1] += counts * u64::from(is_hit);
             }
         }
         Ok(hits.map(|hits| hits as f64 / (self.guests * reads.reads) as f64))
@@ -165,66 +170,79 @@ impl Configuration {
         let misses =
             || -> Result<u64, Failure> { Ok(status(&place.path().join(CONTROL))?.counters.misses) };
         let meeting = &Meeting::new(uris.len());
-        let (measured, missed) = std::thread::scope(|scope| {
+        let counted = std::thread::scope(|scope| {
             // A guest ends with the thread that has booted it.
-            let guests = (0..).zip(&uris).map(|(guest, uri)| {
-                let reads = of_guest(reads, guest);
+            let guests = (0..).zip(&uris).map(|(number, uri)| {
+                let reads = of_guest(reads, number);
+                let misses = &misses;
                 scope.spawn(move || {
-                    let counted = self.count(uri, &reads, meeting);
-                    counted.inspect_err(|_| meeting.fail())
+                    let guest = meeting.guest();
+                    let counted = self.count(uri, &reads, &guest, misses);
+                    counted.inspect_err(|_| guest.fails())
                 })
             });
             let guests: Vec<_> = guests.collect();
-            meeting.wait(Point::Idle);
-            let before = misses().inspect_err(|_| meeting.fail());
-            meeting.come(Point::Asked);
-            let measured = guests.into_iter().map(|guest| {
+            let counted = guests.into_iter().map(|guest| {
                 let result = guest.join();
                 result.map_err(|_| anyhow!("a guest's thread has panicked"))?
             });
-            let measured: Result<Vec<_>, Failure> = measured.collect();
-            Ok::<_, Failure>((measured?, misses()? - before?))
+            counted.collect::<Result<Vec<_>, Failure>>()
         })?;
-        let measured: Vec<_> = measured.into_iter().flatten().collect();
+        let (measured, missed): (Vec<Measured>, Vec<u64>) = counted.into_iter().flatten().unzip();
+        let before = missed.first().context("no guest was counted")?;
+        let missed = misses()? - before;
         let all_reads: u64 = measured.iter().map(|it| it.reads).sum();
         let hits = measured.iter().map(|it| it.hit_ratio * it.reads as f64);
         let upper = hits.sum::<f64>() / all_reads.max(1) as f64;
         Ok([upper, 1.0 - missed as f64 / all_reads.max(1) as f64])
     }
 
-    /// What one guest reads while the others do, too: the one that is first with its warm-up or its reads goes on until the others are, since
-    /// alone it would have the server's cache for itself. None if another guest fails.
+    /// What one guest reads while the others do, too: none begins a round before all have ended the last. With it what the server had
+    /// missed before that was counted. None if another guest fails.
     fn count(
         &self,
         uri: &str,
         reads: &Reads,
-        meeting: &Meeting,
-    ) -> Result<Option<Measured>, Failure> {
+        guest: &Guest<'_>,
+        misses: &dyn Fn() -> Result<u64, Failure>,
+    ) -> Result<Option<(Measured, u64)>, Failure> {
         let workload: WorkloadSpec = self.workload.parse()?;
         let mut machine = self.boot(uri)?;
-        meeting.come(Point::Booted);
-        if !meeting.wait(Point::Booted) {
+        machine.begin(&workload, reads.seed, false)?;
+        if !guest.meets() {
             return Ok(None);
         }
-        let look = machine.warm_up(&workload, reads, meeting.goes_on(Point::Warm))?;
-        meeting.come(Point::Idle);
-        if !meeting.wait(Point::Asked) {
-            return Ok(None);
+        for round in rounds(reads.warmup) {
+            machine.read(round)?;
+            if !guest.meets() {
+                return Ok(None);
+            }
         }
-        let counted = meeting.goes_on(Point::Counted);
-        machine.count(&workload, reads, &look, counted).map(Some)
+        let before = machine.look()?;
+        let missed = misses()?;
+        for round in rounds(reads.reads) {
+            if !guest.meets() {
+                return Ok(None);
+            }
+            machine.read(round)?;
+        }
+        let measured = machine.end(&before, reads.reads, HashSet::new())?;
+        Ok(Some((measured, missed)))
+    }
+
+    fn kernel(&self) -> Kernel {
+        match self.kernel.as_str() {
+            "6.1" => Kernel::Debian61,
+            _ => Kernel::Debian612,
+        }
     }
 
     fn boot(&self, uri: &str) -> Result<Machine, Failure> {
-        let kernel = match self.kernel.as_str() {
-            "6.1" => Kernel::Debian61,
-            _ => Kernel::Debian612,
-        };
         let disk = Disk::Nbd {
             uri: uri.to_owned(),
         };
         let upper = self.upper_pages * PAGE;
-        let mut machine = Machine::boot_on(kernel, Bound::Group, upper, &disk)?;
+        let mut machine = Machine::boot_on(self.kernel(), Bound::Group, upper, &disk)?;
         machine.choose(match self.generations {
             true => Lists::Generations,
             false => Lists::Two,
@@ -253,6 +271,25 @@ impl Configuration {
         }
         Ok((serve, uris))
     }
+}
+
+/// Whose turn it is, by lot among all reads that are left of a round.
+fn turn(left: &mut [u64], turns: &mut Prng) -> Option<usize> {
+    let all: u64 = left.iter().sum();
+    let mut lot = (all > 0).then(|| turns.below(all))?;
+    let turn = left.iter().position(|own| {
+        let is_it = lot < *own;
+        lot = lot.saturating_sub(*own);
+        is_it
+    })?;
+    left[turn] -= 1;
+    Some(turn)
+}
+
+/// So many reads, by rounds.
+fn rounds(reads: u64) -> impl Iterator<Item = u64> {
+    let begins = (0..reads).step_by(ROUND as usize);
+    begins.map(move |begin| ROUND.min(reads - begin))
 }
 
 /// What a guest reads.

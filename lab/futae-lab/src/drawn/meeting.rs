@@ -1,23 +1,8 @@
 //! Where guests wait for each other, so that each reads while the others do.
 
-use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How far a guest, or the one who measures, has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Point {
-    Booted,
-    Warm,
-    /// It reads nothing.
-    Idle,
-    /// The server was asked what it has counted.
-    Asked,
-    Counted,
-}
-
-const POINTS: usize = Point::Counted as usize + 1;
-
-/// Guests that wait for each other.
+/// Guests that meet again and again, until one fails.
 pub struct Meeting {
     guests: usize,
     state: Mutex<State>,
@@ -26,9 +11,15 @@ pub struct Meeting {
 
 #[derive(Default)]
 struct State {
-    come: [usize; POINTS],
+    /// Guests that wait for the next meeting.
+    come: usize,
+    /// Meetings so far.
+    meetings: u64,
     has_failed: bool,
 }
+
+/// A guest; if its thread panics, nobody waits for it.
+pub struct Guest<'a>(&'a Meeting);
 
 impl Meeting {
     pub fn new(guests: usize) -> Self {
@@ -39,35 +30,29 @@ impl Meeting {
         }
     }
 
+    pub fn guest(&self) -> Guest<'_> {
+        Guest(self)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// One more has come so far.
-    pub fn come(&self, point: Point) {
-        self.state().come[point as usize] += 1;
-        self.changed.notify_all();
-    }
-
-    /// One fails, so that nobody waits any more.
-    pub fn fail(&self) {
-        self.state().has_failed = true;
-        self.changed.notify_all();
-    }
-
-    fn are_all(&self, state: &State, point: Point) -> bool {
-        let all = match point {
-            Point::Asked => 1,
-            _ => self.guests,
-        };
-        state.has_failed || state.come[point as usize] >= all
-    }
-
-    /// Waits until all have come so far; false if one has failed.
-    pub fn wait(&self, point: Point) -> bool {
-        let mut state = self.state();
-        while !self.are_all(&state, point) {
+impl Guest<'_> {
+    /// Waits until all have come; false if one has failed.
+    pub fn meets(&self) -> bool {
+        let mut state = self.0.state();
+        state.come += 1;
+        if state.come == self.0.guests {
+            state.come = 0;
+            state.meetings += 1;
+            self.0.changed.notify_all();
+        }
+        let meetings = state.meetings;
+        while state.come > 0 && state.meetings == meetings && !state.has_failed {
             state = self
+                .0
                 .changed
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
@@ -75,14 +60,17 @@ impl Meeting {
         !state.has_failed
     }
 
-    /// For one who goes on until all have come so far: each call is a question whether to. With the first one it has come itself.
-    pub fn goes_on(&self, point: Point) -> impl Fn() -> bool {
-        let has_come = Cell::new(false);
-        move || {
-            if !has_come.replace(true) {
-                self.come(point);
-            }
-            !self.are_all(&self.state(), point)
+    /// It comes no more, so nobody waits any more.
+    pub fn fails(&self) {
+        self.0.state().has_failed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.fails();
         }
     }
 }
@@ -90,23 +78,50 @@ impl Meeting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn one_goes_on_until_the_other_has_come_or_failed() {
-        let meeting = Meeting::new(2);
-        let goes_on = meeting.goes_on(Point::Warm);
-        assert!(goes_on() && goes_on(), "its own coming counts once");
-        let other = meeting.goes_on(Point::Warm);
-        assert!(!other() && !goes_on());
-        assert!(meeting.wait(Point::Warm));
+    fn no_guest_is_a_round_ahead_of_another() {
+        let meeting = Meeting::new(3);
+        let rounds: [AtomicU32; 3] = Default::default();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| meeting.wait(Point::Asked));
-            meeting.come(Point::Asked);
-            assert!(waits.join().expect("no panic"));
-            let waits = scope.spawn(|| meeting.wait(Point::Counted));
-            meeting.fail();
-            assert!(!waits.join().expect("no panic"));
+            for own in &rounds {
+                let (meeting, rounds) = (&meeting, &rounds);
+                scope.spawn(move || {
+                    let guest = meeting.guest();
+                    for round in 0..500 {
+                        assert!(guest.meets());
+                        own.fetch_add(1, Ordering::SeqCst);
+                        for other in rounds {
+                            let other = other.load(Ordering::SeqCst);
+                            assert!((round..=round + 2).contains(&other), "{other} at {round}");
+                        }
+                    }
+                });
+            }
         });
-        assert!(!meeting.goes_on(Point::Counted)());
+        assert!(
+            rounds
+                .iter()
+                .all(|rounds| rounds.load(Ordering::SeqCst) == 500)
+        );
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_has_failed_or_panicked() {
+        for panics in [false, true] {
+            let meeting = Meeting::new(2);
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| meeting.guest().meets());
+                let fails = scope.spawn(|| {
+                    let guest = meeting.guest();
+                    assert!(!panics, "on purpose");
+                    guest.fails();
+                });
+                assert_eq!(fails.join().is_err(), panics);
+                assert!(!waits.join().expect("no panic"));
+            });
+            assert!(!meeting.guest().meets());
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A guest whose page cache is counted: its bound, its load and its agent.
 
-use super::{Bound, Lists, PAGE, Reads};
+use super::{Bound, Lists, PAGE};
 use crate::live::guests::{boot_kernel, order};
 use anyhow::{Context, anyhow};
 use futae_agent_protocol::{Counters, Message};
@@ -18,10 +18,13 @@ const MEMORY_MIB: [u32; 2] = [512, 256];
 /// All cells of a guest, on a slow and busy machine.
 const LIMIT: Duration = Duration::from_secs(4 * 3600);
 const PERIOD_MS: u64 = 200;
-/// Of a guest that reads on until the others have been counted.
-const MORE_READS: u64 = 500;
 /// Where the agent writes its lines.
 const REPORTS: &str = "/tmp/agent.json";
+/// What the names of a load's files begin with: its orders, its reports, its errors, and that it has ended.
+const LOAD: &str = "/tmp/load";
+/// The allocator keeps what a round frees, for the next one: else the group's page cache would shrink with each round.
+const KEEP: &str =
+    "MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_MMAP_THRESHOLD_=268435456";
 /// A process that takes memory of which the kernel gets nothing back.
 const HOG: &str = "/fill/hog";
 const KIB: u64 = 1024;
@@ -39,10 +42,8 @@ pub struct Measured {
     pub resident: HashSet<u64>,
 }
 
-/// What is read of a guest between loads.
+/// What is read of a guest while its load does nothing.
 pub struct Look {
-    /// Reads of the workload so far.
-    reads: u64,
     counters: Counters,
     disk_reads: u64,
     pages: u64,
@@ -58,6 +59,8 @@ pub struct Machine {
     cells: u32,
     /// The kernel's choice before anything was changed.
     by_default: String,
+    /// Rounds of this cell's load.
+    rounds: u64,
     _place: Option<TempDir>,
 }
 
@@ -98,6 +101,7 @@ impl Machine {
             cache,
             cells: 0,
             by_default: by_default.trim().to_owned(),
+            rounds: 0,
             _place: None,
         })
     }
@@ -122,32 +126,61 @@ impl Machine {
         Ok(generations)
     }
 
-    /// Runs the warm-up of a workload, from an empty page cache on, and then more as long as that is wanted. [`count`](Self::count) goes
-    /// on with the workload.
-    pub fn warm_up(
+    /// Begins a workload, from an empty page cache on. One process does all its rounds: another one would take memory of the
+    /// group, and pages would leave. If it is to tell after each round which pages are `resident`, that takes memory, too.
+    pub fn begin(
         &mut self,
         workload: &WorkloadSpec,
-        args: &Reads,
-        is_more_wanted: impl Fn() -> bool,
-    ) -> Result<Look, Failure> {
+        seed: u64,
+        resident: bool,
+    ) -> Result<(), Failure> {
         self.cells += 1;
-        self.begin()?;
-        let (reads, _) = self.load_while(workload, args, [0, args.warmup], is_more_wanted)?;
-        self.look(reads)
+        self.rounds = 0;
+        self.bound()?;
+        let group = self.group();
+        let resident = if resident { "--resident" } else { "" };
+        // A pipe that is opened for both waits for nobody.
+        let script = format!(
+            "rm -f {LOAD}.*; mkfifo {LOAD}.orders; : >{LOAD}.reports\n\
+             export {KEEP} WORKLOAD='{workload}'\n\
+             (sh -c 'echo $$ >{group}/cgroup.procs; echo $$ >{LOAD}.process\n\
+             exec futae load /dev/vda --workload \"$WORKLOAD\" --rounds --seed {seed} {resident} --json'\n\
+             echo >{LOAD}.ended) <>{LOAD}.orders >>{LOAD}.reports 2>{LOAD}.errors &"
+        );
+        order(&mut self.guest, &script)?;
+        Ok(())
     }
 
-    /// Runs what follows a warm-up, after which the guest looked as `before` says, and then more as long as that is wanted.
-    pub fn count(
+    /// Does so many further reads; which pages are in the cache then, if the load tells.
+    pub fn read(&mut self, reads: u64) -> Result<HashSet<u64>, Failure> {
+        self.rounds += 1;
+        let script = format!(
+            "echo {reads} >{LOAD}.orders\n\
+             while [ $(wc -l <{LOAD}.reports) -lt {} ]; do\n\
+             if [ -e {LOAD}.ended ]; then cat {LOAD}.errors >&2; exit 1; fi\n\
+             sleep 0.05\n\
+             done\n\
+             tail -n 1 {LOAD}.reports",
+            self.rounds
+        );
+        let said: Value = serde_json::from_str(&order(&mut self.guest, &script)?)?;
+        let ranges: Option<Vec<[u64; 2]>> = serde_json::from_value(said["resident_pages"].clone())?;
+        let ranges = ranges.unwrap_or_default();
+        Ok(ranges.into_iter().flat_map(|[from, to]| from..to).collect())
+    }
+
+    /// Ends the load after so many reads; what the cache did since the guest looked as `before` says.
+    pub fn end(
         &mut self,
-        workload: &WorkloadSpec,
-        args: &Reads,
         before: &Look,
-        is_more_wanted: impl Fn() -> bool,
+        reads: u64,
+        resident: HashSet<u64>,
     ) -> Result<Measured, Failure> {
-        let wanted = [before.reads, args.reads];
-        let (reads, resident) = self.load_while(workload, args, wanted, is_more_wanted)?;
-        let after = self.look(before.reads + reads)?;
-        self.end()?;
+        let after = self.look()?;
+        let script =
+            format!("kill $(cat {LOAD}.process); while ! [ -e {LOAD}.ended ]; do sleep 0.05; done");
+        order(&mut self.guest, &script)?;
+        self.unbound()?;
         let accesses = after.counters.accesses - before.counters.accesses;
         let misses = after.counters.misses - before.counters.misses;
         let disk_reads = after.disk_reads - before.disk_reads;
@@ -161,7 +194,7 @@ impl Machine {
         Ok(Measured {
             // A cache that was not full yet is measured by what it grew to.
             pages: before.pages.max(after.pages),
-            reads: accesses,
+            reads,
             hit_ratio: share(misses),
             disk_hit_ratio: share(disk_reads),
             resident,
@@ -177,7 +210,7 @@ impl Machine {
 
     /// Empties the page cache, and bounds it: a group's limit follows what the load takes for itself; or a file in memory
     /// takes what the page cache shall not have.
-    fn begin(&mut self) -> Result<(), Failure> {
+    fn bound(&mut self) -> Result<(), Failure> {
         let (group, cache) = (self.group(), self.cache);
         let script = match self.bound {
             Bound::Group => format!(
@@ -203,7 +236,7 @@ impl Machine {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Failure> {
+    fn unbound(&mut self) -> Result<(), Failure> {
         let script = match self.bound {
             Bound::Group => format!(
                 "kill $(cat /tmp/follow); echo 3 >/proc/sys/vm/drop_caches; rmdir {}",
@@ -215,47 +248,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Skips as many reads as `wanted` begins with, and does as many as it ends with, and then more as long as that is wanted. How many
-    /// there were, and which pages are in the cache then.
-    fn load_while(
-        &mut self,
-        workload: &WorkloadSpec,
-        args: &Reads,
-        [skip, wanted]: [u64; 2],
-        is_more_wanted: impl Fn() -> bool,
-    ) -> Result<(u64, HashSet<u64>), Failure> {
-        let mut reads = wanted;
-        let mut resident = self.load(workload, args, skip, reads)?;
-        while is_more_wanted() {
-            resident = self.load(workload, args, skip + reads, MORE_READS)?;
-            reads += MORE_READS;
-        }
-        Ok((reads, resident))
-    }
-
-    fn load(
-        &mut self,
-        workload: &WorkloadSpec,
-        args: &Reads,
-        skip: u64,
-        reads: u64,
-    ) -> Result<HashSet<u64>, Failure> {
-        if reads == 0 {
-            return Ok(HashSet::new());
-        }
-        let seed = args.seed;
-        let script = format!(
-            "echo $$ >{}/cgroup.procs\n\
-             futae load /dev/vda --workload '{workload}' --operations {reads} --skip {skip} --seed {seed} --resident --json",
-            self.group()
-        );
-        let said: Value = serde_json::from_str(&order(&mut self.guest, &script)?)?;
-        let ranges: Vec<[u64; 2]> = serde_json::from_value(said["resident_pages"].clone())?;
-        Ok(ranges.into_iter().flat_map(|[from, to]| from..to).collect())
-    }
-
     /// Waits until the agent has reported all so far, and adds that up.
-    fn look(&mut self, reads: u64) -> Result<Look, Failure> {
+    pub fn look(&mut self) -> Result<Look, Failure> {
         let seconds = 2.5 * PERIOD_MS as f64 / 1000.0;
         let files = match self.bound {
             Bound::Group => format!("sed -n 's/^file //p' {}/memory.stat", self.group()),
@@ -283,7 +277,6 @@ impl Machine {
             first.parse().ok()
         });
         Ok(Look {
-            reads,
             counters: counted(lines)?,
             disk_reads: disk_reads.context("the guest does not tell what its disk has read")?,
             pages: sum * unit / PAGE,

@@ -1,6 +1,7 @@
 //! The same requests through a model of the kernel.
 
 use super::{Bound, PAGE, Reads};
+use futae_machine::Kernel;
 use futae_policy::{Access, Argument, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, Shape};
 use futae_terminal::failure::Failure;
 use futae_trace::WorkloadSpec;
@@ -13,17 +14,26 @@ pub struct Simulated {
     pub resident: HashSet<u64>,
 }
 
+/// Reads of a guest in half a second, about. A look at a group's memory.stat brings its statistics up to date, and the laboratory
+/// looks twice a second.
+const READS_BETWEEN_LOOKS: u32 = 1000;
+
 /// The model of a kernel's lists.
-pub fn of(generations: bool, bound: Bound) -> Result<PolicySpec, Failure> {
-    if !generations {
-        return Ok(PolicySpec::of(Kind::linux));
-    }
-    let mut model = PolicySpec::of(Kind::mglru);
-    if bound == Bound::Group {
-        let group = Argument::Named("reclaim".to_owned(), "group".to_owned());
-        model.arguments.push(group);
-    }
-    Ok(model)
+pub fn of(kernel: Kernel, generations: bool, bound: Bound) -> PolicySpec {
+    let kind = if generations {
+        Kind::mglru
+    } else {
+        Kind::linux
+    };
+    let argument = match (bound, generations, kernel) {
+        (Bound::Group, true, _) => Some(("reclaim", "group".to_owned())),
+        (Bound::Group, false, Kernel::Debian612) => Some(("late", READS_BETWEEN_LOOKS.to_string())),
+        _ => None,
+    };
+    let mut model = PolicySpec::of(kind);
+    let argument = argument.map(|(name, value)| Argument::Named(name.to_owned(), value));
+    model.arguments.extend(argument);
+    model
 }
 
 /// Runs the requests that a guest was given, with a cache of `pages` pages.
