@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// Draw configurations by lot, predict what they hit, and measure them with guests
 ///
 /// A configuration is one guest or two, their kernel, a split of memory between their page caches and a server's cache, the
-/// server's policy, and a load. All predictions are written to --predictions before the first guest boots, from other random numbers than
+/// server's policy, and a load. Two guests read by rounds of 500 reads, and wait for each other after each. All predictions are written to --predictions before the first guest boots, from other random numbers than
 /// the guests get: the mean of 20 simulated runs, with bounds for one more run and a point for the error of the models. Exits
 /// with 1 if fewer than 95 of 100 hit ratios are within what was predicted.
 #[derive(clap::Args)]
