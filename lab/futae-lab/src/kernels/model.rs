@@ -14,9 +14,9 @@ pub struct Simulated {
     pub resident: HashSet<u64>,
 }
 
-/// Reads of a guest in half a second, about. A look at a group's memory.stat brings its statistics up to date, and the laboratory
-/// looks twice a second.
-const READS_BETWEEN_LOOKS: u32 = 1000;
+/// Reads of a guest from one look at its group's memory.stat to the next, about; a look brings the group's statistics up to date. The agent looks
+/// five times a second, the laboratory twice, and a guest reads some 2,000 pages.
+const READS_BETWEEN_LOOKS: u32 = 300;
 
 /// The model of a kernel's lists.
 pub fn of(kernel: Kernel, generations: bool, bound: Bound) -> PolicySpec {
