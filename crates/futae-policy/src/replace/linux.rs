@@ -19,9 +19,9 @@
 //! ratio 0: active may be this many times as long as inactive; 0: from the size, as the kernel:
 //! √(10 × GiB) for a GiB and more, else 1
 //! block_kib 4: KiB a block, to know the size in GiB
-//! late 0: accesses from one update to the next of the statistics from which reclaim has the lengths of the lists and
-//! the number of blocks that came back to active; 0: they are exact, as in 6.1. 6.12 updates those of a memory cgroup every two
-//! seconds (`mem_cgroup_flush_stats_ratelimited`), or when somebody reads its memory.stat
+//! late 0: accesses between two updates of what reclaim knows of the lists; with 0 it knows all, as in 6.1. In 6.12 it
+//! knows how long the lists of a memory cgroup are, and how many blocks came back to active, by statistics that are updated every
+//! two seconds (`mem_cgroup_flush_stats_ratelimited`), or when somebody reads memory.stat
 //! # Deviations
 //! the victims of a round leave as their slots are needed, where the kernel frees them at once; no daemon ahead of
 //! need, no mapped pages, anonymous memory or read-ahead; dirty pages go like clean ones
