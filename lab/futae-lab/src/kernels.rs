@@ -14,6 +14,7 @@ use futae_trace::WorkloadSpec;
 use futae_units::Size;
 use guest::{Machine, Measured};
 use serde::Serialize;
+use std::collections::HashSet;
 
 /// Hold the models of Linux's page cache against kernels in guests
 ///
@@ -151,13 +152,20 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                     machine.read(args.reads.warmup)?;
                     let before = machine.look()?;
                     let resident = machine.read(args.reads.reads)?;
-                    let measured = machine.end(&before, args.reads.reads, resident)?;
+                    let measured = machine.end(&before, args.reads.reads)?;
                     let model = match &args.model {
                         Some(model) => model.clone(),
                         None => model::of(kernel, generations, bound),
                     };
                     let lists = (generations, bound);
-                    let row = row(args, &machine, lists, model, workload, &measured)?;
+                    let row = row(
+                        args,
+                        &machine,
+                        lists,
+                        model,
+                        workload,
+                        (&measured, &resident),
+                    )?;
                     printer.row(&row)?;
                     rows.push(row);
                 }
@@ -206,12 +214,12 @@ fn row(
     (generations, bound): (bool, Bound),
     model: PolicySpec,
     workload: &WorkloadSpec,
-    measured: &Measured,
+    (measured, resident): (&Measured, &HashSet<u64>),
 ) -> Result<Row, Failure> {
     let simulated = model::simulate(&model, workload, measured.pages, &args.reads)?;
     let lru = PolicySpec::of(Kind::lru);
     let lru = model::simulate(&lru, workload, measured.pages, &args.reads)?;
-    let both = measured.resident.intersection(&simulated.resident).count();
+    let both = resident.intersection(&simulated.resident).count();
     Ok(Row {
         kernel: machine.release().to_owned(),
         lists: if generations { "generations" } else { "two" },
@@ -224,7 +232,7 @@ fn row(
         reads: measured.reads,
         guest_hit_ratio: measured.hit_ratio,
         disk_hit_ratio: measured.disk_hit_ratio,
-        common_share: both as f64 / measured.resident.len().max(1) as f64,
+        common_share: both as f64 / resident.len().max(1) as f64,
         model: model.to_string(),
         model_hit_ratio: simulated.hit_ratio,
         lru_hit_ratio: lru.hit_ratio,

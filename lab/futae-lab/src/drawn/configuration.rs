@@ -14,7 +14,6 @@ use futae_sim::forecast::Estimate;
 use futae_terminal::failure::Failure;
 use futae_trace::WorkloadSpec;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 
@@ -226,7 +225,7 @@ impl Configuration {
             }
             machine.read(round)?;
         }
-        let measured = machine.end(&before, reads.reads, HashSet::new())?;
+        let measured = machine.end(&before, reads.reads)?;
         Ok(Some((measured, missed)))
     }
 

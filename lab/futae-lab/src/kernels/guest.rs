@@ -38,8 +38,6 @@ pub struct Measured {
     pub reads: u64,
     pub hit_ratio: f64,
     pub disk_hit_ratio: f64,
-    /// Pages in the cache at the end.
-    pub resident: HashSet<u64>,
 }
 
 /// What is read of a guest while its load does nothing.
@@ -170,12 +168,7 @@ impl Machine {
     }
 
     /// Ends the load after so many reads; what the cache did since the guest looked as `before` says.
-    pub fn end(
-        &mut self,
-        before: &Look,
-        reads: u64,
-        resident: HashSet<u64>,
-    ) -> Result<Measured, Failure> {
+    pub fn end(&mut self, before: &Look, reads: u64) -> Result<Measured, Failure> {
         let after = self.look()?;
         let script =
             format!("kill $(cat {LOAD}.process); while ! [ -e {LOAD}.ended ]; do sleep 0.05; done");
@@ -197,7 +190,6 @@ impl Machine {
             reads,
             hit_ratio: share(misses),
             disk_hit_ratio: share(disk_reads),
-            resident,
         })
     }
 
