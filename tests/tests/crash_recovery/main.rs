@@ -12,6 +12,7 @@ mod recorder;
 
 use futae_policy::Prng;
 use futae_testkit::unmount::unmount;
+use futae_testkit::wait::eventually;
 use futae_tests::stage::{Stage, is_mountpoint};
 use futae_tests::tools::{Need, has, has_fuse, has_root, run, skip, text};
 use futae_tests::tree::Tree;
@@ -43,25 +44,36 @@ enum Below {
 }
 
 /// A mounted file system, on a loop device of its own that goes with it.
-struct Mounted(PathBuf);
+struct Mounted {
+    at: PathBuf,
+    image: PathBuf,
+}
 
 impl Mounted {
     fn new(image: &Path, at: &Path, options: &str) -> Self {
         fs::create_dir_all(at).expect("a directory");
         let options = format!("loop,{options}");
         run("mount", &["-o", &options, text(image), text(at)]);
-        Self(at.to_owned())
+        Self {
+            at: at.to_owned(),
+            image: image.to_owned(),
+        }
     }
 
     fn unmount(self) {
-        unmount(&self.0);
+        unmount(&self.at);
+        // A namespace that another test just made has a copy of the mount, and its log is open until that goes.
+        eventually("the loop device is gone", || {
+            let loops = run("losetup", &["--associated", text(&self.image)]);
+            loops.stdout.is_empty()
+        });
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if is_mountpoint(&self.0) {
-            let _ = Command::new("umount").args(["-l", text(&self.0)]).output();
+        if is_mountpoint(&self.at) {
+            let _ = Command::new("umount").args(["-l", text(&self.at)]).output();
         }
     }
 }
@@ -214,7 +226,7 @@ impl Case {
         ));
         let counts = states.write(then, prng, &image);
         let mounted = Mounted::new(&image, &self.path("inner"), options(self.kind));
-        (self.load.judge)(&mounted.0.join(self.directory), &self.promised, then);
+        (self.load.judge)(&mounted.at.join(self.directory), &self.promised, then);
         mounted.unmount();
         check(self.kind, &image);
         fs::remove_file(&image).expect("removed");
