@@ -22,11 +22,14 @@ const STACK_BYTES: usize = 512 * 1024;
 pub(crate) struct Call(Mutex<Option<File>>);
 
 impl Call {
+    /// Notifies the guest by the new descriptor: it may have missed what the last one told it. A frontend that connects again
+    /// gives one first that the guest does not hear, and with its event index the guest asks for one notification only.
     pub(crate) fn set(&self, file: Option<File>) {
         if let Some(file) = &file {
             make_nonblocking(file);
         }
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        self.ring();
     }
 
     /// Notifies the guest. If the counter is full, the guest is notified as well.
@@ -157,5 +160,35 @@ impl Ring {
         {
             self.next_available = next_available;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    fn count(descriptor: &File) -> u64 {
+        let mut count = [0; 8];
+        match rustix::io::read(descriptor, &mut count) {
+            Ok(_) => u64::from_ne_bytes(count),
+            Err(_) => 0,
+        }
+    }
+
+    #[test]
+    fn a_guest_is_notified_by_each_new_descriptor() {
+        let new = || File::from(eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd"));
+        let call = Call::default();
+        call.ring();
+        let descriptors = [new(), new()];
+        for descriptor in &descriptors {
+            call.set(Some(descriptor.try_clone().expect("a copy")));
+        }
+        assert_eq!(descriptors.each_ref().map(count), [1, 1]);
+        call.ring();
+        call.set(None);
+        call.ring();
+        assert_eq!(descriptors.each_ref().map(count), [0, 1]);
     }
 }
