@@ -105,6 +105,22 @@ impl Systemd {
         fs::write(&file, configuration).expect("a file");
         file
     }
+
+    /// A server whose clients keep their connections, with these lines in its configuration, and how to start it again.
+    fn start_keeping_clients(&self, more: &str) -> (Running, Command) {
+        let file = self.configuration("");
+        let all = fs::read_to_string(&file).expect("a file");
+        fs::write(&file, format!("keep-clients = true\n{more}{all}")).expect("written");
+        let service = futae(&["serve", "--config", text(&file)]);
+        let server = self.start(&service, &[]);
+        assert!(self.forgets_until_ready().is_empty());
+        (server, service)
+    }
+
+    /// A client of the export of [`Self::configuration`].
+    fn connect(&self) -> NbdClient {
+        NbdClient::unix(&self.path("a.sock"), "a", &ClientWish::default())
+    }
 }
 
 /// A server greets its clients with eight letters.
@@ -227,13 +243,21 @@ impl Systemd {
 
     /// All that a service has systemd keep as it ends, until it waits for that to be done.
     fn keeps_until_the_barrier(&self) -> BTreeMap<String, OwnedFd> {
+        self.keeps_no_more_than(usize::MAX)
+    }
+
+    /// As [`Self::keeps_until_the_barrier`], with FileDescriptorStoreMax=: what comes when so many are kept is closed.
+    fn keeps_no_more_than(&self, most: usize) -> BTreeMap<String, OwnedFd> {
         let mut kept = BTreeMap::new();
         loop {
             match self.next_with_descriptor() {
                 (said, Some(_)) if said == "BARRIER=1" => return kept,
                 (said, Some(descriptor)) => {
                     let name = said.strip_prefix("FDSTORE=1\nFDNAME=");
-                    kept.insert(name.expect("it is to be kept").to_owned(), descriptor);
+                    let name = name.expect("it is to be kept").to_owned();
+                    if kept.len() < most {
+                        kept.insert(name, descriptor);
+                    }
                 }
                 (said, None) => {
                     assert!(said == "STOPPING=1\n" || said == "WATCHDOG=1\n", "{said:?}");
@@ -322,6 +346,16 @@ fn goes_on_with(
     server.signal(Signal::TERM);
     let mut kept = systemd.keeps_until_the_barrier();
     meanwhile(&mut kept);
+    starts_with(systemd, server, service, &kept)
+}
+
+/// The server before ends; the next one is started with what systemd has kept, and is ready.
+fn starts_with(
+    systemd: &Systemd,
+    mut server: Running,
+    service: &Command,
+    kept: &BTreeMap<String, OwnedFd>,
+) -> Running {
     let ended = server.wait();
     assert!(ended.status.success(), "{ended:?}");
     let passed: Vec<_> = kept
@@ -366,14 +400,8 @@ fn work(mut client: NbdClient, first: u64, is_over: &AtomicBool) -> u64 {
 #[test]
 fn clients_keep_their_connections_while_the_server_is_started_anew() {
     let systemd = Systemd::new();
-    let file = systemd.configuration("");
-    let all = fs::read_to_string(&file).expect("a file");
-    fs::write(&file, format!("keep-clients = true\nseccomp = true\n{all}")).expect("written");
-    let service = futae(&["serve", "--config", text(&file)]);
-    let mut server = systemd.start(&service, &[]);
-    assert!(systemd.forgets_until_ready().is_empty());
-    let socket = systemd.path("a.sock");
-    let connect = || NbdClient::unix(&socket, "a", &ClientWish::default());
+    let (mut server, service) = systemd.start_keeping_clients("seccomp = true\n");
+    let connect = || systemd.connect();
     let (mut idle, mut halfway, mut short) = (connect(), connect(), connect());
     assert_eq!(idle.write(0, &[1; 4096]), None);
     // A request that arrives in pieces: half its data before the first restart, more before the second, the rest after it.
@@ -419,24 +447,14 @@ fn clients_keep_their_connections_while_the_server_is_started_anew() {
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
     }
     let mut idle = connect();
-    server.signal(Signal::TERM);
-    let kept = systemd.keeps_until_the_barrier();
-    let ended = server.wait();
-    assert!(ended.status.success(), "{ended:?}");
-    let image = fs::OpenOptions::new()
-        .write(true)
-        .open(systemd.path("a.img"));
-    image
-        .and_then(|image| image.set_len(2 << 20))
-        .expect("it grows");
-    let passed: Vec<_> = kept
-        .iter()
-        .map(|(name, kept)| (name.as_str(), kept.as_fd()))
-        .collect();
-    let mut server = systemd.start(&service, &passed);
-    systemd.forgets_until_ready();
-    drop(passed);
-    drop(kept);
+    let mut server = goes_on_with(&systemd, server, &service, |_| {
+        let image = fs::OpenOptions::new()
+            .write(true)
+            .open(systemd.path("a.img"));
+        image
+            .and_then(|image| image.set_len(2 << 20))
+            .expect("it grows");
+    });
     let error = idle.try_receive().expect_err("its connection has ended");
     assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
     let newcomer = connect();
@@ -456,15 +474,8 @@ fn clients_keep_their_connections_while_the_server_is_started_anew() {
 #[test]
 fn clients_go_while_no_server_runs_and_the_others_keep_their_connections() {
     let systemd = Systemd::new();
-    let file = systemd.configuration("");
-    let all = fs::read_to_string(&file).expect("a file");
-    fs::write(&file, format!("keep-clients = true\n{all}")).expect("written");
-    let service = futae(&["serve", "--config", text(&file)]);
-    let server = systemd.start(&service, &[]);
-    assert!(systemd.forgets_until_ready().is_empty());
-    let socket = systemd.path("a.sock");
-    let connect = || NbdClient::unix(&socket, "a", &ClientWish::default());
-    let mut clients: Vec<_> = (0..4).map(|_| connect()).collect();
+    let (server, service) = systemd.start_keeping_clients("");
+    let mut clients: Vec<_> = (0..4).map(|_| systemd.connect()).collect();
     for client in &mut clients {
         assert_eq!(client.read(0, 4096).expect("read"), vec![7; 4096]);
     }
@@ -489,5 +500,92 @@ fn clients_go_while_no_server_runs_and_the_others_keep_their_connections() {
         let error = client.try_receive().expect_err("its connection has ended");
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
     }
+    drop(server);
+}
+
+/// Ends what goes on until something is over.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A server that stops keeps a client as soon as it has told it that the handshake is over.
+#[test]
+fn clients_that_have_just_connected_keep_their_connections() {
+    let systemd = Systemd::new();
+    let (mut server, service) = systemd.start_keeping_clients("");
+    let socket = systemd.path("a.sock");
+    // A server without clients hands nothing over.
+    let mut idle = systemd.connect();
+    let is_over = &AtomicBool::new(false);
+    server = thread::scope(|scope| {
+        let connecting = || {
+            let mut connected = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                // Before that, and between two servers, it has to try again.
+                let Ok(mut client) = Client::connect(&socket, "a") else {
+                    thread::yield_now();
+                    continue;
+                };
+                let read = client.read(0, 4096).expect("it is kept");
+                assert_eq!(read.expect("read"), vec![7; 4096]);
+                connected += 1;
+            }
+            connected
+        };
+        // Also if something is wrong here.
+        let over = Over(is_over);
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(connecting)).collect();
+        for _ in 0..10 {
+            server = goes_on(&systemd, server, &service);
+        }
+        drop(over);
+        for client in clients {
+            assert!(client.join().expect("it goes on") > 0);
+        }
+        server
+    });
+    assert_eq!(idle.read(0, 4096).expect("read"), vec![7; 4096]);
+    drop(server);
+}
+
+/// With a unit whose FileDescriptorStoreMax= is too small, clients lose their connections that are one too many, and only they.
+#[test]
+fn of_more_clients_than_systemd_keeps_the_others_keep_their_connections() {
+    let systemd = Systemd::new();
+    let (mut server, service) = systemd.start_keeping_clients("");
+    let mut clients: Vec<_> = (0..4).map(|_| systemd.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.read(0, 4096).expect("read"), vec![7; 4096]);
+    }
+    server.signal(Signal::TERM);
+    let kept = systemd.keeps_no_more_than(3);
+    let server = starts_with(&systemd, server, &service, &kept);
+    drop(kept);
+    let (mut going_on, mut gone) = (0, 0);
+    for client in &mut clients {
+        // A flush: its answer has no data of which the client would have to know how much.
+        let flush = RequestHeader::new(NbdCommand::Flush, 7, 0, 0);
+        // One that is gone may see it here or there.
+        let _ = client.send_raw(&flush.encode());
+        match client.try_receive() {
+            Ok(answer) => {
+                assert_eq!((answer.cookie, answer.error), (7, None));
+                going_on += 1;
+            }
+            Err(error) => {
+                let is_end = matches!(
+                    error.kind(),
+                    ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+                );
+                assert!(is_end, "{error}");
+                gone += 1;
+            }
+        }
+    }
+    assert_eq!((going_on, gone), (2, 2));
     drop(server);
 }

@@ -74,9 +74,14 @@ pub(crate) fn serve(
     let agreed = agreed.and_then(|agreed| {
         let (negotiated, tenant) = (&agreed.negotiated, &agreed.tenant);
         let entry = tenant.find(&negotiated.export.name).ok_or(End::Gone)?;
-        let export = entry.export;
-        let limits = limits_of(options, &export);
+        let export = &entry.export;
+        let limits = limits_of(options, export);
         let demotes = negotiated.demotion.is_some() && !negotiated.export.read_only;
+        let rules = RequestRules::new(negotiated);
+        if options.parting.is_some() && may_part(&greeter.wire, &rules, entry.volume()) {
+            // Before the client learns the result: then it is kept, also if the server stops at once.
+            link.parts();
+        }
         if !place.begin(&export.name, demotes, &limits) {
             return Err(End::Gone);
         }
@@ -148,6 +153,12 @@ fn limits_of(options: &ConnectionOptions, export: &Export) -> ConnectionLimits {
     }
 }
 
+/// Whether another server could go on with a client. Others connect again by themselves, or hold keys that cannot be handed on; or
+/// the next server could not tell whether it has the same volume.
+fn may_part(wire: &Wire<'_>, rules: &RequestRules, volume: Option<[u8; 16]>) -> bool {
+    matches!(wire, Wire::Plain(_)) && rules.demotion.is_none() && volume.is_some()
+}
+
 /// Serves the requests of a client.
 fn transmit(
     wire: &mut Wire<'_>,
@@ -188,13 +199,8 @@ fn transmit(
         rate,
         rules,
     };
-    // Others connect again by themselves, or hold keys that cannot be handed on; or the next server could not tell whether it
-    // has the same volume.
-    let may_part = matches!(wire, Wire::Plain(_)) && rules.demotion.is_none() && volume.is_some();
-    let parting = options.parting.as_deref().filter(|_| may_part);
-    if parting.is_some() {
-        link.parts();
-    }
+    let parting = options.parting.as_deref();
+    let parting = parting.filter(|_| may_part(wire, &rules, volume));
     let serving = ConnectionLoop::new(
         wire,
         session,

@@ -37,6 +37,8 @@ pub(crate) struct Link {
     pub(crate) gate: Arc<str>,
     /// It stops by itself between two requests when the server stops, and its client is kept.
     parts: AtomicBool,
+    /// Nothing more is received on it: the server stops.
+    is_hung_up: AtomicBool,
     pub(crate) traffic: TrafficCounters,
     /// The traffic of a virtual machine's disk.
     pub(crate) disk_traffic: Arc<futae_vhost::Traffic>,
@@ -106,12 +108,13 @@ impl Place {
         self.registry.refusals.note(reason, &self.link.peer, text);
     }
 
-    /// Ends the handshake: the connection uses an export from now on. If the server or the export
+    /// Ends the handshake: the connection uses an export from now on, unless the server stops. If the server or the export
     /// has reached its limit, a connection of a peer that has more makes room. If there is none,
     /// this connection is turned away.
     pub(crate) fn begin(&self, export: &str, demotes: bool, limits: &ConnectionLimits) -> bool {
         let mut inner = self.registry.lock();
-        if *self.link.phase() != Phase::Handshake {
+        let is_hung_up = self.link.is_hung_up.load(Ordering::Relaxed);
+        if is_hung_up || *self.link.phase() != Phase::Handshake {
             return false;
         }
         let by_export = (limits.of_export, Some(export));
@@ -266,6 +269,7 @@ impl Registry {
             peer,
             gate: Arc::clone(gate),
             parts: AtomicBool::new(false),
+            is_hung_up: AtomicBool::new(false),
             traffic: TrafficCounters::default(),
             disk_traffic: Arc::default(),
             announcer: futae_vhost::Announcer::default(),
@@ -303,6 +307,8 @@ impl Registry {
     pub(crate) fn hang_up_on_others(&self) {
         for link in self.lock().links.values() {
             if !link.parts.load(Ordering::Acquire) {
+                // Under the lock, and so known to one that would use an export only now.
+                link.is_hung_up.store(true, Ordering::Relaxed);
                 let _ = shutdown(&link.socket, Shutdown::Read);
             }
         }

@@ -30,7 +30,9 @@ pub(super) fn keep(clients: Vec<KeptClient>) {
         return;
     }
     match hand_over(clients) {
-        Ok(true) => info!("systemd holds the connections of {count} clients for the next server"),
+        Ok(true) => {
+            info!("systemd was given the connections of {count} clients for the next server")
+        }
         Ok(false) => warn!(
             "--keep-clients: this is no service of systemd (NOTIFY_SOCKET is not set), or systemd does not answer: \
              {count} clients lose their connections"
@@ -43,13 +45,13 @@ fn hand_over(clients: Vec<KeptClient>) -> io::Result<bool> {
     let (records, sockets) = KeptClient::pack(clients)?;
     let mut file = File::from(memfd_create(RECORDS, MemfdFlags::CLOEXEC)?);
     file.write_all(&records)?;
-    for (number, socket) in sockets.iter().enumerate() {
-        if !futae_systemd::store(&format!("{SOCKET}{number}"), socket)? {
-            return Ok(false);
-        }
+    // First: of more than FileDescriptorStoreMax= systemd closes the last, and without the records no client can go on.
+    if !futae_systemd::store(RECORDS, &file)? {
+        return Ok(false);
     }
-    // Last: without it the others mean nothing.
-    futae_systemd::store(RECORDS, &file)?;
+    for (number, socket) in sockets.iter().enumerate() {
+        futae_systemd::store(&format!("{SOCKET}{number}"), socket)?;
+    }
     futae_systemd::barrier()
 }
 
