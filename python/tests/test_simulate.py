@@ -86,6 +86,7 @@ class AsTheCommandLine(unittest.TestCase):
               "--latency", "upper=1us,store=100us"],
              dict(levels="lru:1MiB", write_mode="write-back", block=8192, warmup=10,
                   latency="upper=1us,store=100us")),
+            (["--level", "linux(readahead=32):10%", "--level", "lru:20%"], dict(levels=["linux(readahead=32):10%", "lru:20%"])),
             (["--level", "lru:1%", "--level", "lru:5%", "--link", "notice"],
              dict(levels=["lru:1%", "lru"], sizes=["5%"], link="notice")),
         ]:
@@ -100,6 +101,19 @@ class AsTheCommandLine(unittest.TestCase):
                   columns=self.map)
         self.same([self.trace, self.trace, "--level", "lru:50blocks", *read],
                   [self.trace, self.trace], ["lru:50blocks"], columns=self.map)
+
+    def test_reading_ahead(self):
+        levels = ["linux(readahead=32):100blocks", "lru:200blocks"]
+        asked = ["--level", levels[0], "--level", levels[1]]
+        self.same([self.trace, *asked, "--columns", self.map], self.trace, levels, columns=self.map)
+        numbers = [first + at for first in range(0, 50_000, 97) for at in range(first % 7)]
+        file = os.path.join(self.place.name, "numbers.txt")
+        with open(file, "w") as out:
+            out.writelines(f"{number}\n" for number in numbers)
+        wanted = report(file, *asked)["runs"][0]
+        found = futae.simulate(numpy.array(numbers), levels=levels, frame="report")["runs"][0]
+        self.assertEqual(timeless(found), timeless(wanted))
+        self.assertGreater(found["store_reads"], len(numbers))
 
     def test_what_is_asked_of_traces(self):
         read = ["--columns", self.map]

@@ -248,10 +248,13 @@ fn the_kernel_of_a_guest_is_the_one_that_is_simulated() {
         let level = &forecast["options"][0]["levels"][0];
         level.as_str().expect("a level").to_owned()
     };
-    assert!(level(&forecast).starts_with("mglru"), "{forecast}");
+    assert!(
+        level(&forecast).starts_with("mglru(readahead=32):"),
+        "{forecast}"
+    );
     let plain = advise(&[]);
     let plain: Value = serde_json::from_slice(&plain.stdout).expect("JSON");
-    assert!(level(&plain).starts_with("linux"), "{plain}");
+    assert!(level(&plain).starts_with("linux:"), "{plain}");
     drop(agent);
     stage.stop_serve();
 }

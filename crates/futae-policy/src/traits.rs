@@ -52,6 +52,8 @@ pub enum Trait {
     AnySize,
     /// Directs the level below. Its parameter `below` is that level's number of slots.
     Directs,
+    /// Models a kernel that reads ahead, if its parameter `readahead` is above 0.
+    MayReadAhead,
     /// Keeps blocks of protected files; its parameter `max_protected` bounds how many.
     Protects,
 }
@@ -116,7 +118,8 @@ impl PolicySpec {
         // Without an inner policy, its blocks are ordered by lru.
         let is_plain = inside.is_empty() && self.has_itself(Trait::Protects);
         let takes = ways.iter().any(|&way| self.has_itself(way));
-        takes && !is_plain && inside.iter().all(|&takes| takes)
+        // Read-ahead follows each read.
+        takes && !is_plain && !self.reads_ahead() && inside.iter().all(|&takes| takes)
     }
 
     /// Whether blocks may differ in size under this policy and its inner ones.
@@ -144,6 +147,28 @@ impl PolicySpec {
             || self.any(&|spec| {
                 spec.has_itself(Trait::MayPrefill) && spec.arguments.iter().any(prefills)
             })
+    }
+
+    /// How many blocks the policy reads ahead at most, if it models a cache that does. Blocks that it loads unasked are then read
+    /// through the levels below, as its misses are.
+    #[must_use]
+    pub fn read_ahead_blocks(&self) -> u32 {
+        let own = |argument: &Argument| match argument {
+            Argument::Named(key, value) if key == "readahead" => value.trim().parse().ok(),
+            _ => None,
+        };
+        let is_model = self.has_itself(Trait::MayReadAhead);
+        let blocks = self.arguments.iter().filter_map(|argument| match argument {
+            Argument::Inner(inner) => Some(inner.read_ahead_blocks()),
+            named => own(named).filter(|_| is_model),
+        });
+        blocks.max().unwrap_or(0)
+    }
+
+    /// Whether the policy models a cache that reads ahead.
+    #[must_use]
+    pub fn reads_ahead(&self) -> bool {
+        self.read_ahead_blocks() > 0
     }
 
     /// Sets `keep_served` for a policy that supports it, unless its string contains the parameter.
@@ -226,6 +251,15 @@ mod tests {
         let loads = |text: &str| spec(text).needs_volume_size();
         assert!(loads("const(pin=3)") && loads("directory(lfu-history(prefill=true))"));
         assert!(!loads("lfu-history") && !loads("lfu-history(prefill=false)"));
+        let ahead = |text: &str| spec(text).read_ahead_blocks();
+        let ahead = [
+            "linux(late=1,readahead=32)",
+            "directory(mglru(readahead=1))",
+            "linux",
+        ]
+        .map(ahead);
+        assert_eq!(ahead, [32, 1, 0]);
+        assert!(spec("mglru").takes_marks() && !spec("mglru(readahead=32)").takes_marks());
     }
 
     /// A policy around others that is not in the registry yet: its author cannot forget to pass
@@ -253,6 +287,7 @@ mod tests {
                 (Trait::WeighsClasses, "classes=a+b"),
                 (Trait::Protects, "max_protected=0.5"),
                 (Trait::Directs, "below=7"),
+                (Trait::MayReadAhead, "readahead=32"),
             ] {
                 let text = format!("{}({argument})", kind.name());
                 let is_built = build(&spec(&text), &shape).is_ok();

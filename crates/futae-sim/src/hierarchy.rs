@@ -104,6 +104,7 @@ struct Stage {
     link: Link,
     dirt: Dirt,
     log: Option<DecisionLog>,
+    reads_ahead: bool,
 }
 
 impl Place for Stage {
@@ -118,6 +119,9 @@ impl Place for Stage {
     #[inline]
     fn review(&mut self) -> Option<BlockId> {
         self.reach.review()
+    }
+    fn reads_ahead(&self) -> bool {
+        self.reads_ahead
     }
     #[inline]
     fn note_sent_down(&mut self, kind: AccessKind) {
@@ -185,6 +189,13 @@ impl Below for Rest<'_> {
     fn preload(&mut self, block: BlockId) {
         if !self.is_dirty(block) {
             self.store.preload(block);
+        }
+    }
+    fn read_ahead(&mut self, block: BlockId) {
+        if self.store_depth() > 0 {
+            self.access(&Access::read(block));
+        } else {
+            self.store.read_ahead(block);
         }
     }
     fn invalidate(&mut self, block: BlockId) {
@@ -260,6 +271,7 @@ impl Hierarchy {
                 link: shape.links.get(at).copied().unwrap_or_default(),
                 dirt: Dirt::default(),
                 log: None,
+                reads_ahead: spec.reads_ahead(),
             })
         };
         let own = |guest: u32| {

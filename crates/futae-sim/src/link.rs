@@ -6,7 +6,8 @@
 //! 2. a read that missed goes down as a read; a write always goes down as a write;
 //! 3. then the block evicted in 1, if any, goes down as the link says;
 //! 4. then each block that the level's policy requests itself, until it requests no more, is read
-//!    from the store and offered to the level as a preload, as in 1 and 3.
+//!    from the store and offered to the level as a preload, as in 1 and 3. If the policy models read-ahead, such a block
+//!    goes down as a read instead, as in 2.
 //!
 //! If the level's policy directs the level below, each message of 2 and 3 says what is to become of its block
 //! there. An evicted block that is not to be kept there is not sent. Live caches send no directives.
@@ -93,6 +94,10 @@ pub trait Place {
     fn access(&mut self, access: &Access) -> Outcome;
     /// The next block that the policy wants to place without a request.
     fn review(&mut self) -> Option<BlockId>;
+    /// Whether these blocks are read ahead, through the part below.
+    fn reads_ahead(&self) -> bool {
+        false
+    }
     /// Counts an evicted block as sent down.
     fn note_sent_down(&mut self, kind: AccessKind);
     /// Drops a block that was removed or is no longer valid.
@@ -159,6 +164,8 @@ pub trait Below {
     fn fetch(&mut self, block: BlockId);
     /// As [`fetch`](Self::fetch), for a level's policy that requests the block itself.
     fn preload(&mut self, block: BlockId);
+    /// Reads a block ahead of the application, through the levels.
+    fn read_ahead(&mut self, block: BlockId);
     /// Drops a block everywhere below.
     fn invalidate(&mut self, block: BlockId);
     /// Receives what is to become of the block of the next access. The store keeps all blocks.
@@ -209,6 +216,9 @@ impl Below for Store {
     #[inline]
     fn preload(&mut self, _block: BlockId) {
         self.preload_reads += 1;
+    }
+    fn read_ahead(&mut self, block: BlockId) {
+        self.preload(block);
     }
     fn invalidate(&mut self, _block: BlockId) {}
 }
@@ -268,7 +278,11 @@ pub fn load_reviewed<L: Place, B: Below>(level: &mut L, link: Link, below: &mut 
 
 #[inline(never)]
 fn load<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B, block: BlockId) {
-    below.preload(block);
+    if level.reads_ahead() {
+        below.read_ahead(block);
+    } else {
+        below.preload(block);
+    }
     let outcome = level.access(&Access::of(block, AccessKind::Preload));
     if let Outcome::Admitted { evicted, .. } = outcome {
         send_down(level, link, below, evicted);

@@ -290,6 +290,9 @@ impl<Q: Policy> Below for Lower<'_, Q> {
     fn preload(&mut self, block: BlockId) {
         self.store.preload(block);
     }
+    fn read_ahead(&mut self, block: BlockId) {
+        self.access(&Access::read(block));
+    }
     fn invalidate(&mut self, block: BlockId) {
         self.reach.invalidate(block);
         self.store.invalidate(block);

@@ -111,6 +111,16 @@ pub enum SimulationError {
         "level {0:?} directs the level below it, which is not told of writes that stay above; simulate write-through"
     )]
     DirectedWriteBack(String),
+    /// A level that reads ahead, over a trace whose blocks are not numbered by their places.
+    #[error(
+        "level {0:?} reads ahead, and the trace was read without the places of its blocks; leave out readahead"
+    )]
+    Neighbours(String),
+    /// A level that reads ahead, with a view in which blocks have no neighbours.
+    #[error(
+        "a level reads ahead, and with --view start blocks have no neighbours; use --view blocks, or leave out readahead"
+    )]
+    NoNeighbours,
     /// A trace without times, for an order that needs them.
     #[error(
         "trace {0} has no times, so its requests cannot be put in the order of time; use --order turns"
@@ -278,6 +288,7 @@ fn plan<'a>(
         write_mode: spec.write_mode,
         guests,
         blocks,
+        distinct: blocks,
         block_bytes: spec.block_bytes,
         seed: spec.seed,
         warmup_requests: spec.warmup_requests.unwrap_or(usual.warmup),

@@ -130,6 +130,7 @@ impl LevelSpec {
             && self.others.is_empty()
             && !policy.needs_future()
             && !policy.needs_volume_size()
+            && !policy.reads_ahead()
     }
 
     /// The level with its capacity in blocks; see [`slots`](Self::slots).
@@ -225,6 +226,12 @@ impl From<LevelSpec> for String {
     fn from(spec: LevelSpec) -> Self {
         spec.to_string()
     }
+}
+
+/// How many blocks these levels read ahead at most, for [`Reading`](crate::run::Reading::read_ahead_blocks).
+pub fn read_ahead_blocks<'a>(levels: impl Iterator<Item = &'a LevelSpec>) -> u32 {
+    let blocks = levels.map(|level| level.policy.read_ahead_blocks());
+    blocks.max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::run::{
     ClosedLoop, Order, Reading, Report, Requests, SimulationSpec, Think, TraceFacts,
     TraceSimulation, Traces, ViewChoice, simulate_all, simulate_guests, simulate_one_pass,
 };
-use crate::spec::{LevelSpec, links};
+use crate::spec::{LevelSpec, links, read_ahead_blocks};
 use crate::write_back::WriteMode;
 use futae_trace::{TraceOptions, TraceReader, WorkloadSpec, is_trace};
 use std::path::{Path, PathBuf};
@@ -218,6 +218,7 @@ impl Study {
             keep_times: self.warmup.is_some_and(Warmup::needs_times)
                 || self.windows.is_some_and(Windows::needs_times)
                 || self.is_queued() && self.clients.is_none(),
+            read_ahead_blocks: read_ahead_blocks(self.hierarchies.iter().flatten()),
             closed: closed.map(|(think, model)| ClosedLoop { think, model }),
         }
     }

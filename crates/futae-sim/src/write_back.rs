@@ -250,7 +250,11 @@ pub fn put_back<L: DirtyPlace, B: BelowBack>(
     };
     send_down(level, link, below, evicted);
     while let Some(block) = level.review() {
-        below.preload(block);
+        if level.reads_ahead() && below.store_depth() > 0 {
+            below.put_back(&Access::read(block));
+        } else {
+            below.preload(block);
+        }
         let preload = Access::of(block, AccessKind::Preload);
         if let Outcome::Admitted { evicted, .. } = level.access(&preload) {
             send_down(level, link, below, evicted);

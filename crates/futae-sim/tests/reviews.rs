@@ -4,9 +4,10 @@ mod common;
 
 use common::{guests, hierarchy, run};
 use futae_policy::AccessKind::{Read, Write};
-use futae_policy::Decision;
-use futae_sim::Link;
+use futae_policy::{Decision, Prng};
 use futae_sim::replay::{ReplaySpec, replay};
+use futae_sim::run::{Reading, TraceSimulation, Traces, ViewChoice};
+use futae_sim::{Link, SimulationError, WriteMode, links};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -156,4 +157,87 @@ fn a_chosen_set_above_makes_the_host_cache_work() {
     let per_request = |run: &futae_sim::Run| run.preload_reads as f64 / run.requests as f64;
     assert!(per_request(&literal) > 0.02, "{}", per_request(&literal));
     assert!(per_request(&gaining) < per_request(&literal) / 10.0);
+}
+
+/// What a guest's kernel reads ahead comes from the host's cache, as what its programs ask for does.
+#[test]
+fn what_is_read_ahead_is_read_through_the_level_below() {
+    let levels = [("linux(readahead=32)", 100), ("lru", 100)];
+    let mut two = guests(&levels, Link::None, 200, 2);
+    // Windows of 4, 8, 16, 32 and 32 blocks are there when they are asked for; only the first block is waited for.
+    let served = (0..60).map(|block| two.access(1, block, Read));
+    assert_eq!(served.sum::<u32>(), 2);
+    let lower = two.counters(1, 1);
+    assert_eq!((lower.requests, lower.misses), (92, 92));
+    assert_eq!((two.store().reads, two.store().preload_reads), (92, 0));
+    two.audit();
+    // Alone, over the store, and no further than the disk goes.
+    let mut one = hierarchy(&[("mglru(readahead=32)", 40)], Link::None, 20);
+    for block in 0..20 {
+        one.access(0, block, Read);
+    }
+    assert_eq!((one.store().reads, one.store().preload_reads), (1, 19));
+    one.audit();
+}
+
+/// In a trace, neighbours are those of the disk, whatever was accessed first; and what nobody asks for is read ahead, too.
+#[test]
+fn a_trace_is_read_ahead_by_the_places_of_its_blocks() {
+    // Short runs from anywhere, backwards, and a run that all others lie in or beside.
+    let mut prng = Prng::new(7);
+    let mut reads: Vec<u64> = (0..300)
+        .flat_map(|_| {
+            let (first, length) = (5 + prng.below(3000), prng.below(9));
+            first..first + length
+        })
+        .collect();
+    reads.extend((100..140).rev());
+    reads.extend(1000..1500);
+    let last = reads.iter().copied().max().expect("reads");
+    let mut direct = hierarchy(
+        &[("linux(readahead=32)", 200), ("lru", 500)],
+        Link::None,
+        last + 33,
+    );
+    for &block in &reads {
+        direct.access(0, block, Read);
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("reads.txt");
+    let lines: Vec<String> = reads.iter().map(ToString::to_string).collect();
+    std::fs::write(&path, lines.join("\n")).expect("a trace");
+    let levels = ["linux(readahead=32):200blocks", "lru:500blocks"];
+    let levels = levels.map(|text| text.parse().expect("a level")).to_vec();
+    let spec = TraceSimulation {
+        links: links(&levels, Some(Link::None)),
+        levels,
+        write_mode: WriteMode::WriteThrough,
+        seed: 1,
+        warmup_requests: 0,
+        requests: None,
+    };
+    let simulate = |read_ahead_blocks: u32, view: ViewChoice| {
+        let reading = Reading {
+            options: vec![futae_trace::TraceOptions::default()],
+            view,
+            read_ahead_blocks,
+            ..Reading::default()
+        };
+        let traces = Traces::read_guests(std::slice::from_ref(&path), &reading, &mut |_| ())?;
+        traces.simulate(std::slice::from_ref(&spec), 4096, 1, &|_| ())
+    };
+    let report = simulate(32, ViewChoice::Usual).expect("it is simulated");
+    let (run, store) = (&report.runs[0], direct.store());
+    assert_eq!(run.store_reads, store.reads);
+    assert!(
+        store.reads > reads.len() as u64 / 2,
+        "the disk is read for more than a few"
+    );
+    for level in 0..2 {
+        assert_eq!(run.levels[level].counters, direct.counters(0, level));
+    }
+    let error = simulate(0, ViewChoice::Usual).expect_err("places are needed");
+    assert!(matches!(error, SimulationError::Neighbours(_)), "{error}");
+    let error = simulate(32, ViewChoice::Start).expect_err("starts have no neighbours");
+    assert!(matches!(error, SimulationError::NoNeighbours), "{error}");
 }

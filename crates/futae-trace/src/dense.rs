@@ -38,13 +38,14 @@ impl View {
     }
 }
 
-/// A whole trace, its distinct blocks numbered from 0 in the order of their first access.
+/// A whole trace, its distinct blocks numbered from 0: in the order of their first access, or of their places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DenseTrace {
     ids: Vec<u32>,
     /// One bit an access.
     writes: Vec<u64>,
     distinct: u32,
+    numbers: u32,
     requests: u64,
     digest: Digest,
 }
@@ -55,6 +56,21 @@ impl DenseTrace {
         let mut builder = Builder::new(view);
         while builder.read_some(reader)? {}
         builder.end().map_err(|kind| failed(reader, kind))?;
+        Ok(builder.trace)
+    }
+
+    /// As [`read`](Self::read), but blocks are numbered in the order of their volumes and of their places there, so that
+    /// neighbours have neighbouring numbers. For blocks that are never accessed, numbers are left out: as many as there are
+    /// before the first block and between two others, at most `gap` in each place, and `gap` after the last block of each volume. The digest is that of the first accesses' order.
+    pub fn read_by_place(
+        reader: &mut impl RequestReader,
+        view: View,
+        gap: u32,
+    ) -> Result<Self, TraceError> {
+        let mut builder = Builder::new(view);
+        while builder.read_some(reader)? {}
+        let ended = builder.end().and_then(|()| builder.number_by_place(gap));
+        ended.map_err(|kind| failed(reader, kind))?;
         Ok(builder.trace)
     }
 
@@ -86,10 +102,17 @@ impl DenseTrace {
             .is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// The number of distinct blocks; every id is below it.
+    /// The number of distinct blocks.
     #[must_use]
     pub fn distinct(&self) -> u32 {
         self.distinct
+    }
+
+    /// How many numbers there are for blocks: every id is below it. As many as distinct blocks, unless blocks are numbered by
+    /// their places.
+    #[must_use]
+    pub fn numbers(&self) -> u32 {
+        self.numbers
     }
 
     /// The number of requests; each is one access or more.
@@ -172,7 +195,7 @@ fn access(id: u32, marks: u64, at: usize) -> BlockRequest {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockRequest, BlockStream, DenseTrace, Digest, Request, View};
+    use super::{BlockRequest, BlockStream, Builder, DenseTrace, Digest, Request, View};
     use crate::RequestKind;
     use crate::{Format, RequestReader, TraceOptions, TraceReader};
     use futae_policy::VolumeId;
@@ -230,6 +253,31 @@ mod tests {
         );
         assert_eq!((stream.fill(&mut out), out[0]), (1, BlockRequest::write(1)));
         assert_eq!(stream.fill(&mut out), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn neighbours_have_neighbouring_numbers_by_place() -> Result<(), Box<dyn std::error::Error>> {
+        let places = [(0, 7), (0, 100), (1, 8), (0, 8), (0, 10), (0, 7)];
+        let requests = places.map(|(volume, at)| request(volume, at * 512, 512, RequestKind::Read));
+        let numbered = |gap: u32| -> Result<DenseTrace, crate::TraceErrorKind> {
+            let mut builder = Builder::new(View::Start);
+            builder.add_all(&requests)?;
+            builder.end()?;
+            builder.number_by_place(gap)?;
+            Ok(builder.trace)
+        };
+        let first = DenseTrace::from_requests(&requests, View::Start)?;
+        for (gap, ids, numbers) in [
+            (0, [0, 3, 4, 1, 2, 0], 5),
+            (1, [1, 6, 9, 2, 4, 1], 11),
+            (32, [7, 43, 84, 8, 10, 7], 117),
+        ] {
+            let trace = numbered(gap)?;
+            assert_eq!((trace.ids(), trace.numbers()), (&ids[..], numbers));
+            assert_eq!((trace.distinct(), trace.digest()), (5, first.digest()));
+        }
+        assert!(numbered(u32::MAX / 2).is_err(), "too many numbers");
         Ok(())
     }
 

@@ -68,6 +68,21 @@ impl Numbering {
         self.used
     }
 
+    /// The volume and the block of each number.
+    pub fn blocks(&self) -> Vec<(VolumeId, u64)> {
+        let mut blocks = vec![(VolumeId(0), 0); self.used as usize];
+        for (place, &number) in (0_u64..).zip(&self.near) {
+            if let Some(number) = number.checked_sub(1) {
+                let block = place.rotate_left(self.turn.unwrap_or(0));
+                blocks[number as usize].1 = block.wrapping_add(self.origin);
+            }
+        }
+        for (volume, block, number) in self.far.iter() {
+            blocks[number as usize] = (volume, block);
+        }
+        blocks
+    }
+
     /// Prefetches the entries of these blocks of the first volume, without waiting for them.
     #[inline]
     pub fn prefetch(&self, blocks: &[u64]) {
@@ -260,6 +275,11 @@ mod tests {
                 prop_assert_eq!(all.number_all(&volumes, &batch, &mut found, |_| {}), Some(()));
             }
             prop_assert_eq!(found, expected);
+            let named: Vec<_> = all.blocks().into_iter().map(|(volume, block)| (volume.0, block)).collect();
+            prop_assert_eq!(map.len(), named.len());
+            for (number, name) in named.iter().enumerate() {
+                prop_assert_eq!(map[name] as usize, number);
+            }
         }
     }
 

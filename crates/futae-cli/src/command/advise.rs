@@ -17,7 +17,7 @@ use choices::Memory;
 use futae_policy::{Kind, PolicySpec};
 use futae_sim::WriteMode;
 use futae_sim::forecast::WINDOWS;
-use futae_sim::run::{Amount, Latency, Requests, Traces, in_parallel};
+use futae_sim::run::{Amount, Latency, Reading, Requests, Traces, in_parallel};
 use futae_trace::WorkloadSpec;
 use futae_units::Size;
 use std::path::PathBuf;
@@ -97,8 +97,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let saved = args.save.as_ref().map(output).transpose()?;
     let applied = args.apply.as_deref().map(apply::Target::read).transpose()?;
     let facts = facts(args)?;
-    let source = open(args)?;
-    let forecast = forecast(args, &source, facts.as_ref())?;
+    let at = args.at.unwrap_or(match facts {
+        Some(_) => Place::Host,
+        None => Place::Guest,
+    });
+    let guest_cache = guest_cache(args)?;
+    let read_ahead_blocks = match at {
+        Place::Guest => guest_cache.read_ahead_blocks(),
+        // What guests read ahead is among the requests.
+        Place::Host => 0,
+    };
+    let source = open(args, read_ahead_blocks)?;
+    let forecast = forecast(args, &source, facts.as_ref(), (at, &guest_cache))?;
     if let Some(file) = saved {
         file.write(format!("{}\n", serde_json::to_string_pretty(&forecast)?).as_bytes())?;
     }
@@ -150,21 +160,20 @@ fn guest_cache(args: &Args) -> Result<PolicySpec, Failure> {
             "{control}: no agent has said how its guest's kernel replaces pages; say it with --guest-cache"
         )));
     };
-    let other = guests
+    let block_bytes = args.trace.block_bytes()?;
+    let policy = model(cache, block_bytes);
+    let models = guests
         .iter()
-        .find(|(_, other)| other.replacement != cache.replacement);
-    let policy = model(cache.replacement);
-    if let Some((guest, other)) = other {
+        .map(|(guest, cache)| (guest, model(cache, block_bytes)));
+    if let Some((guest, other)) = models.into_iter().find(|(_, other)| *other != policy) {
         return Err(Failure::Failed(anyhow::anyhow!(
-            "{control}: guest {first} replaces pages as {}, and guest {guest} as {}; choose one by --guest-cache",
-            policy.name(),
-            model(other.replacement).name()
+            "{control}: the page cache of guest {first} is {policy}, and that of guest {guest} is {other}; choose one by --guest-cache"
         )));
     }
-    Ok(PolicySpec::of(policy))
+    Ok(policy)
 }
 
-fn open(args: &Args) -> Result<Source, Failure> {
+fn open(args: &Args, read_ahead_blocks: u32) -> Result<Source, Failure> {
     let files = args
         .sources
         .iter()
@@ -189,14 +198,25 @@ fn open(args: &Args) -> Result<Source, Failure> {
     let paths: Vec<PathBuf> = args.sources.iter().map(|it| it.path().into()).collect();
     let (options, view) = (args.trace.options()?, args.view.choice()?);
     let progress = Progress::new("reading", args.json);
-    let traces = Traces::read(&paths, &options, view, &mut |done| progress.set(done));
+    let reading = Reading {
+        options: vec![options; paths.len()],
+        view,
+        read_ahead_blocks,
+        ..Reading::default()
+    };
+    let traces = Traces::read_guests(&paths, &reading, &mut |done| progress.set(done));
     let traces = traces.map_err(super::sim::failure)?;
     say_skipped(traces.facts().records_skipped);
     say_doubts(&traces.facts().doubts);
     Ok(Source::Traces(Box::new(traces)))
 }
 
-fn forecast(args: &Args, source: &Source, facts: Option<&Facts>) -> Result<Forecast, Failure> {
+fn forecast(
+    args: &Args,
+    source: &Source,
+    facts: Option<&Facts>,
+    (at, guest_cache): (Place, &PolicySpec),
+) -> Result<Forecast, Failure> {
     let block_bytes = args.trace.block_bytes()?;
     let requests = match source {
         Source::Traces(traces) => Requests::Traces(traces),
@@ -206,10 +226,6 @@ fn forecast(args: &Args, source: &Source, facts: Option<&Facts>) -> Result<Forec
             seed: args.seed,
         },
     };
-    let at = args.at.unwrap_or(match facts {
-        Some(_) => Place::Host,
-        None => Place::Guest,
-    });
     let sample = facts.map_or(1.0, |facts| facts.sample);
     let memory = Memory {
         bytes: args.memory.bytes(block_bytes).map_err(Failure::usage)?,
@@ -221,9 +237,8 @@ fn forecast(args: &Args, source: &Source, facts: Option<&Facts>) -> Result<Forec
         .guest_memory
         .map(|size| size.bytes(block_bytes))
         .transpose();
-    let guest_cache = guest_cache(args)?;
     let guest = choices::Guest {
-        policy: &guest_cache,
+        policy: guest_cache,
         bytes: guest_bytes.map_err(Failure::usage)?,
     };
     let plans = choices::choices(at, &memory, &guest, args.policies.as_deref())?;

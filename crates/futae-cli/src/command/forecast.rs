@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use anyhow::Context;
-use futae_agent_protocol::Replacement;
-use futae_policy::Kind;
+use futae_agent_protocol::{PageCache, Replacement};
+use futae_policy::{Argument, Kind, PolicySpec};
 use futae_sim::forecast::Estimate;
 use futae_sim::{Link, WriteMode};
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,22 @@ use std::fs;
 use std::path::Path;
 
 /// The policy that models how the kernel of a guest replaces pages.
-pub const fn model(replacement: Replacement) -> Kind {
+pub const fn kind(replacement: Replacement) -> Kind {
     match replacement {
         Replacement::Linux => Kind::linux,
         Replacement::Mglru => Kind::mglru,
     }
+}
+
+/// As [`kind`], with what the kernel reads ahead, in blocks.
+pub fn model(cache: &PageCache, block_bytes: u64) -> PolicySpec {
+    let mut policy = PolicySpec::of(kind(cache.replacement));
+    let blocks = cache.read_ahead_bytes / block_bytes.max(1);
+    if blocks > 0 {
+        let argument = Argument::Named("readahead".to_owned(), blocks.to_string());
+        policy.arguments.push(argument);
+    }
+    policy
 }
 
 /// Where the requests of a trace were made.

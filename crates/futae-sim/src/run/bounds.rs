@@ -55,6 +55,7 @@ impl Traces {
             write_mode: WriteMode::WriteThrough,
             guests: facts.files.len() as u32,
             blocks: self.blocks(),
+            distinct: self.distinct(),
             block_bytes,
             seed: 1,
             warmup_requests: 0,

@@ -45,6 +45,7 @@ pub fn simulate_one_pass(
         write_mode: spec.write_mode,
         guests: 1,
         blocks: BackedIndex::BLOCKS_MAX,
+        distinct: BackedIndex::BLOCKS_MAX,
         block_bytes: options.unit_bytes,
         seed: spec.seed,
         warmup_requests: spec.warmup_requests,

@@ -67,6 +67,8 @@ pub struct Plan<'a> {
     pub guests: u32,
     /// Blocks of each guest. The stream numbers the blocks of guest *g* from `g * blocks`.
     pub blocks: u64,
+    /// Blocks of the guest with the most, of which a level's share is; fewer than `blocks` if numbers are left out.
+    pub distinct: u64,
     /// Size of a block.
     pub block_bytes: u64,
     /// Seed for randomised policies.
@@ -177,7 +179,7 @@ impl Plan<'_> {
         footprint(self.guests, self.blocks)?;
         let shape = |(at, level): (usize, &LevelSpec)| {
             // While a trace is read in one pass, the number of blocks is unknown: `all` is 0.
-            let own = self.blocks.min(all);
+            let own = self.distinct.min(all);
             let is_shared = at + 1 == levels;
             let reach = if is_shared { all } else { own };
             let sizes = 1 + level.others.len();

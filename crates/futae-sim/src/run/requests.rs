@@ -39,6 +39,14 @@ impl Requests<'_> {
         }
     }
 
+    /// Distinct blocks of the guest with the most.
+    pub fn distinct(&self) -> Result<u64, SimulationError> {
+        match self {
+            Self::Traces(traces) => Ok(traces.distinct()),
+            Self::Workloads { .. } => self.blocks(),
+        }
+    }
+
     /// Passes the first `limit` requests, or all of them.
     pub fn each(&self, limit: u64, act: impl FnMut(BlockRequest)) -> Result<(), SimulationError> {
         match self {

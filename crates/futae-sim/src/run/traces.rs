@@ -36,6 +36,8 @@ pub struct Traces {
     closed: Option<Closed>,
     next_uses: OnceLock<Vec<u32>>,
     digest: OnceLock<String>,
+    /// How many blocks a level may read ahead; 0 if neighbours have not neighbouring numbers.
+    read_ahead_blocks: u32,
     facts: TraceFacts,
 }
 
@@ -50,9 +52,23 @@ pub struct Reading {
     pub order: Order,
     /// Whether times are kept, 16 bytes per request, for windows and warm-ups by time.
     pub keep_times: bool,
+    /// How many blocks levels read ahead at most ([`futae_policy::PolicySpec::read_ahead_blocks`]). If any, the usual view is that of
+    /// blocks, and these are numbered by their places, which takes 32 bytes a block more while a trace is read.
+    pub read_ahead_blocks: u32,
     /// Guests ask a think time after each answer; `order` then says when they begin, and times are
     /// not kept. Memory is 16 bytes per request, and 4 more while traces with latencies are read.
     pub closed: Option<ClosedLoop>,
+}
+
+impl Reading {
+    /// The view, in which neighbours must be known if levels read ahead: starts of requests have none.
+    fn neighbours_view(&self) -> Result<ViewChoice, SimulationError> {
+        match (self.read_ahead_blocks, self.view) {
+            (0, view) => Ok(view),
+            (_, ViewChoice::Start) => Err(SimulationError::NoNeighbours),
+            (_, ViewChoice::Usual | ViewChoice::Blocks) => Ok(ViewChoice::Blocks),
+        }
+    }
 }
 
 /// One hierarchy for traces.
@@ -128,7 +144,7 @@ impl Traces {
         reading: &Reading,
         progress: &mut dyn FnMut(f64),
     ) -> Result<Self, SimulationError> {
-        let (order, view) = (reading.order, reading.view);
+        let (order, view) = (reading.order, reading.neighbours_view()?);
         let begin = Instant::now();
         let mut facts = TraceFacts::of(paths);
         let (mut guests, mut lengths, mut times) = (Vec::new(), Vec::new(), Vec::new());
@@ -147,7 +163,10 @@ impl Traces {
             } else if paths.len() > 1 && order != Order::Turns || reading.keep_times {
                 noting.note_times(view);
             }
-            let trace = DenseTrace::read(&mut noting, view)?;
+            let trace = match reading.read_ahead_blocks {
+                0 => DenseTrace::read(&mut noting, view)?,
+                gap => DenseTrace::read_by_place(&mut noting, view, gap)?,
+            };
             if !start {
                 facts.view = "blocks";
             }
@@ -169,11 +188,21 @@ impl Traces {
             lengths.push(noting.lengths.unwrap_or_else(equal));
         }
         facts.read_seconds = begin.elapsed().as_secs_f64();
-        if let Some(spec) = reading.closed {
-            return Self::of_closed(guests, lengths, (spec, order), (&times, &latencies), facts);
-        }
-        let all = Self::of(guests, lengths, (order, times, reading.keep_times), facts)?;
-        Ok(Self { lives, ..all })
+        let all = match reading.closed {
+            Some(spec) => {
+                Self::of_closed(guests, lengths, (spec, order), (&times, &latencies), facts)?
+            }
+            None => Self::of(guests, lengths, (order, times, reading.keep_times), facts)?,
+        };
+        Ok(Self {
+            lives: if reading.closed.is_none() {
+                lives
+            } else {
+                all.lives
+            },
+            read_ahead_blocks: reading.read_ahead_blocks,
+            ..all
+        })
     }
 
     fn of_closed(
@@ -229,23 +258,28 @@ impl Traces {
             closed: None,
             next_uses: OnceLock::new(),
             digest: OnceLock::new(),
+            read_ahead_blocks: 0,
             facts,
         })
     }
 
-    /// Reads all requests from a reader per guest; every request is for one block. `origin`
-    /// describes them in the facts.
+    /// Reads all requests from a reader per guest; every request is for one block, and `read_ahead_blocks` is as in [`Reading`].
+    /// `origin` describes them in the facts.
     pub fn of_readers(
         readers: &mut [impl RequestReader],
         origin: &'static str,
         block_bytes: u64,
+        read_ahead_blocks: u32,
     ) -> Result<Self, SimulationError> {
         let begin = Instant::now();
         let names = readers.iter().map(|reader| reader.path().to_owned());
         let mut facts = TraceFacts::of(&names.collect::<Vec<_>>());
         let mut guests = Vec::new();
         for reader in readers {
-            let trace = DenseTrace::read(reader, View::Start)?;
+            let trace = match read_ahead_blocks {
+                0 => DenseTrace::read(reader, View::Start)?,
+                gap => DenseTrace::read_by_place(reader, View::Blocks(block_bytes), gap)?,
+            };
             facts.formats.push(origin);
             facts.trace_requests += trace.requests();
             facts.accesses += trace.ids().len() as u64;
@@ -255,7 +289,11 @@ impl Traces {
         facts.read_seconds = begin.elapsed().as_secs_f64();
         let lengths = guests.iter().map(|_| Lengths::all_equal(block_bytes));
         let lengths = lengths.collect();
-        Self::of(guests, lengths, (Order::Turns, Vec::new(), false), facts)
+        let all = Self::of(guests, lengths, (Order::Turns, Vec::new(), false), facts)?;
+        Ok(Self {
+            read_ahead_blocks,
+            ..all
+        })
     }
 
     /// Facts about the traces.
@@ -308,8 +346,14 @@ impl Traces {
         &self.lives
     }
 
-    /// The number of blocks of the guest with the most.
+    /// How many numbers there are for the blocks of each guest.
     pub(super) fn blocks(&self) -> u64 {
+        let blocks = self.guests.iter().map(|guest| u64::from(guest.numbers()));
+        blocks.max().unwrap_or(0)
+    }
+
+    /// The number of blocks of the guest with the most.
+    pub(super) fn distinct(&self) -> u64 {
         let blocks = self.guests.iter().map(|guest| u64::from(guest.distinct()));
         blocks.max().unwrap_or(0)
     }
@@ -337,7 +381,7 @@ impl Traces {
             return Err(SimulationError::TooLong);
         }
         Ok(self.next_uses.get_or_init(|| match &self.guests[..] {
-            [only] => next_uses(only.ids(), u64::from(only.distinct()), |&id| u64::from(id)),
+            [only] => next_uses(only.ids(), u64::from(only.numbers()), |&id| u64::from(id)),
             guests => {
                 let mut all = vec![BlockRequest::default(); self.facts.accesses as usize];
                 self.with_stream(|stream| stream.fill(&mut all));
@@ -396,6 +440,11 @@ impl Traces {
             let warmup = spec.warmup_requests;
             return Err(SimulationError::Warmup { warmup, accesses });
         }
+        let reads_farther =
+            |level: &&LevelSpec| level.policy.read_ahead_blocks() > self.read_ahead_blocks;
+        if let Some(level) = spec.levels.iter().find(reads_farther) {
+            return Err(SimulationError::Neighbours(level.to_string()));
+        }
         let left = accesses - spec.warmup_requests;
         let plan = Plan {
             levels: &spec.levels,
@@ -403,6 +452,7 @@ impl Traces {
             write_mode: spec.write_mode,
             guests: self.guests.len() as u32,
             blocks: self.blocks(),
+            distinct: self.distinct(),
             block_bytes,
             seed: spec.seed,
             warmup_requests: spec.warmup_requests.min(self.facts.accesses),

@@ -178,6 +178,7 @@ impl Requests<'_> {
             write_mode: spec.write_mode,
             guests: self.guests(),
             blocks: self.blocks()?,
+            distinct: self.distinct()?,
             block_bytes,
             seed: spec.seed,
             warmup_requests: warmup,

@@ -205,6 +205,34 @@ impl Builder {
         }
         self.last.clear();
         self.trace.distinct = self.numbering.count();
+        self.trace.numbers = self.trace.distinct;
+        Ok(())
+    }
+
+    /// Numbers the blocks of a trace that has ended anew, as [`DenseTrace::read_by_place`] says.
+    pub(super) fn number_by_place(&mut self, gap: u32) -> Result<(), TraceErrorKind> {
+        let mut blocks: Vec<_> = self.numbering.blocks().into_iter().zip(0_u32..).collect();
+        blocks.sort_unstable();
+        let mut numbers = vec![0; blocks.len()];
+        let few = |between: u64| u32::try_from(between).map_or(gap, |between| between.min(gap));
+        let (mut next, mut before) = (0_u32, None);
+        for ((volume, block), old) in blocks {
+            let between = match before {
+                Some((same, before)) if same == volume => few(block - before - 1),
+                Some(_) => gap.saturating_add(few(block)),
+                None => few(block),
+            };
+            let number = next.checked_add(between);
+            let number = number.ok_or(TraceErrorKind::TooManyBlocks)?;
+            numbers[old as usize] = number;
+            next = number.checked_add(1).ok_or(TraceErrorKind::TooManyBlocks)?;
+            before = Some((volume, block));
+        }
+        let trace = &mut self.trace;
+        for id in &mut trace.ids {
+            *id = numbers[*id as usize];
+        }
+        trace.numbers = next.checked_add(gap).ok_or(TraceErrorKind::TooManyBlocks)?;
         Ok(())
     }
 }

@@ -43,7 +43,7 @@ pub struct Measured {
 /// What is read of a guest while its load does nothing.
 pub struct Look {
     counters: Counters,
-    disk_reads: u64,
+    disk_pages: u64,
     pages: u64,
 }
 
@@ -102,6 +102,14 @@ impl Machine {
             rounds: 0,
             _place: None,
         })
+    }
+
+    /// Sets what files that are opened from now on read ahead, in bytes; nothing after [`boot`](Self::boot).
+    pub fn read_ahead(&mut self, bytes: u64) -> Result<(), Failure> {
+        let kib = bytes / KIB;
+        let setting = "/sys/block/vda/queue/read_ahead_kb";
+        order(&mut self.guest, &format!("echo {kib} >{setting}"))?;
+        Ok(())
     }
 
     /// The kernel's release.
@@ -176,7 +184,7 @@ impl Machine {
         self.unbound()?;
         let accesses = after.counters.accesses - before.counters.accesses;
         let misses = after.counters.misses - before.counters.misses;
-        let disk_reads = after.disk_reads - before.disk_reads;
+        let disk_pages = after.disk_pages - before.disk_pages;
         if accesses != reads {
             let log = order(&mut self.guest, "cat /tmp/agent.log")?;
             let message =
@@ -189,7 +197,7 @@ impl Machine {
             pages: before.pages.max(after.pages),
             reads,
             hit_ratio: share(misses),
-            disk_hit_ratio: share(disk_reads),
+            disk_hit_ratio: share(disk_pages),
         })
     }
 
@@ -264,13 +272,16 @@ impl Machine {
             Bound::Memory => KIB,
         };
         let mut lines = rest.lines();
-        let disk_reads = lines.next().and_then(|line| {
-            let first = line.split_whitespace().next()?;
-            first.parse().ok()
+        // The third is the number of sectors read.
+        let disk_sectors = lines.next().and_then(|line| {
+            let third = line.split_whitespace().nth(2)?;
+            third.parse::<u64>().ok()
         });
+        let disk_sectors =
+            disk_sectors.context("the guest does not tell what its disk has read")?;
         Ok(Look {
             counters: counted(lines)?,
-            disk_reads: disk_reads.context("the guest does not tell what its disk has read")?,
+            disk_pages: disk_sectors / (PAGE / 512),
             pages: sum * unit / PAGE,
         })
     }

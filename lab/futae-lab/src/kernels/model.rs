@@ -2,13 +2,16 @@
 
 use super::{Bound, PAGE, Reads};
 use futae_machine::Kernel;
-use futae_policy::{Access, Argument, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, Shape};
+use futae_policy::{
+    Access, AccessKind, Argument, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, Shape,
+};
 use futae_terminal::failure::Failure;
 use futae_trace::WorkloadSpec;
 use std::collections::HashSet;
 
 /// What a model came to.
 pub struct Simulated {
+    /// 1 less the pages that came from the disk for each read.
     pub hit_ratio: f64,
     /// Pages in its cache at the end.
     pub resident: HashSet<u64>,
@@ -36,11 +39,20 @@ pub fn of(kernel: Kernel, generations: bool, bound: Bound) -> PolicySpec {
     model
 }
 
-/// Runs the requests that a guest was given, with a cache of `pages` pages.
+/// A model of a kernel that reads ahead so many pages at most.
+pub fn reading_ahead(mut model: PolicySpec, pages: u64) -> PolicySpec {
+    if pages > 0 {
+        let argument = Argument::Named("readahead".to_owned(), pages.to_string());
+        model.arguments.push(argument);
+    }
+    model
+}
+
+/// Runs the requests that a guest was given, with a cache and a disk of so many pages.
 pub fn simulate(
     policy: &PolicySpec,
     workload: &WorkloadSpec,
-    pages: u64,
+    (pages, disk_pages): (u64, u64),
     args: &Reads,
 ) -> Result<Simulated, Failure> {
     let slots = u32::try_from(pages).map_err(anyhow::Error::new)?;
@@ -53,15 +65,24 @@ pub fn simulate(
     let mut requests = workload
         .generator(PAGE, args.seed)
         .map_err(anyhow::Error::new)?;
-    let mut hits = 0_u64;
+    let mut from_disk = 0_u64;
     for number in 0..args.warmup + args.reads {
         let block = BlockId::on_first(requests.next_block().0);
         let is_hit = matches!(level.access(&Access::read(block)), Outcome::Hit(_));
-        hits += u64::from(is_hit && number >= args.warmup);
+        let mut read = u64::from(!is_hit);
+        while let Some(ahead) = level.review() {
+            if ahead.index() < disk_pages {
+                read += 1;
+                level.access(&Access::of(ahead, AccessKind::Preload));
+            }
+        }
+        if number >= args.warmup {
+            from_disk += read;
+        }
     }
     let resident = level.order().into_iter().map(BlockId::index).collect();
     Ok(Simulated {
-        hit_ratio: hits as f64 / args.reads.max(1) as f64,
+        hit_ratio: 1.0 - from_disk as f64 / args.reads.max(1) as f64,
         resident,
     })
 }

@@ -1,9 +1,9 @@
 //! What was measured, against what was forecast.
 
-use crate::command::forecast::{Forecast, Place, model};
+use crate::command::forecast::{Forecast, Place, kind, model};
 use crate::command::record::Traffic;
 use futae_agent_protocol::Replacement;
-use futae_sim::WriteMode;
+use futae_sim::{LevelSpec, WriteMode};
 use serde::Serialize;
 
 /// Fewer requests than this say nothing.
@@ -125,53 +125,35 @@ fn cause(forecast: &Forecast, traffic: &Traffic) -> String {
         );
     }
     match choice.guest_bytes {
-        Some(_) => format!(
-            "another load, or guests whose caches are of another size or replace otherwise than was simulated{}; record it (futae \
-             record) and ask futae advise anew",
-            read_ahead(traffic)
-        ),
+        Some(_) => "another load, or guests whose caches are of another size or replace otherwise than was simulated; record it (futae \
+             record) and ask futae advise anew"
+            .to_owned(),
         None => "another load; record it (futae record) and ask futae advise anew".to_owned(),
     }
 }
 
-/// A guest whose kernel is not of the kind that was simulated.
+/// A guest whose page cache is not the one that was simulated.
 fn other_kernel(forecast: &Forecast, traffic: &Traffic) -> Option<String> {
     if forecast.at != Place::Guest {
         return None;
     }
-    let level = forecast.advised().levels.first()?;
-    let end = level.find([':', '(']).unwrap_or(level.len());
-    let policy = &level[..end];
+    let level: LevelSpec = forecast.advised().levels.first()?.parse().ok()?;
+    let simulated = level.policy;
     let kernels = [Replacement::Linux, Replacement::Mglru];
-    if !kernels.iter().any(|&it| model(it).name() == policy) {
+    if !kernels.iter().any(|&it| kind(it).name() == simulated.name) {
         return None;
     }
-    let other = traffic
+    let mut all = traffic
         .guests
         .iter()
-        .find(|(_, cache)| model(cache.replacement).name() != policy);
-    other.map(|(guest, cache)| {
-        let real = model(cache.replacement).name();
-        format!(
-            "the forecast is for guests that replace pages as {policy}, and the kernel of guest {guest} replaces them as {real}; ask \
-             futae advise anew with --guest-cache {real}"
-        )
-    })
-}
-
-/// Read-ahead of guests, which is not simulated.
-fn read_ahead(traffic: &Traffic) -> String {
-    let most = traffic
-        .guests
-        .iter()
-        .max_by_key(|(_, cache)| cache.read_ahead_bytes);
-    match most {
-        Some((guest, cache)) if cache.read_ahead_bytes > 0 => format!(
-            ", or read-ahead, which is not simulated (guest {guest}: up to {} KiB)",
-            cache.read_ahead_bytes >> 10
-        ),
-        _ => String::new(),
-    }
+        .map(|(guest, cache)| (guest, model(cache, forecast.block_bytes)));
+    let (guest, real) = all.find(|(_, real)| {
+        real.name != simulated.name || real.read_ahead_blocks() != simulated.read_ahead_blocks()
+    })?;
+    Some(format!(
+        "the forecast is for guests whose page cache is {simulated}, and that of guest {guest} is {real}; ask futae advise anew \
+         with --guest-cache '{real}'"
+    ))
 }
 
 #[cfg(test)]
@@ -287,26 +269,23 @@ mod tests {
         forecast.options[0]
             .levels
             .insert(0, "linux:256blocks".to_owned());
-        let alarm = |replacement| {
+        let alarm = |replacement, read_ahead_bytes| {
             let mut traffic = traffic(10_000, 1_000);
             let cache = PageCache {
                 replacement,
-                read_ahead_bytes: 128 << 10,
+                read_ahead_bytes,
             };
             traffic.guests = vec![("vm1".to_owned(), cache)];
             judge(&forecast, &traffic)
                 .alarm
                 .expect("10 % is far outside")
         };
-        let other = alarm(Replacement::Mglru);
-        assert!(
-            other.contains("guest vm1 replaces them as mglru"),
-            "{other}"
-        );
-        let same = alarm(Replacement::Linux);
-        assert!(
-            same.contains("read-ahead, which is not simulated (guest vm1: up to 128 KiB)"),
-            "{same}"
-        );
+        let other = alarm(Replacement::Mglru, 0);
+        assert!(other.contains("that of guest vm1 is mglru;"), "{other}");
+        let ahead = alarm(Replacement::Linux, 128 << 10);
+        let advice = "anew with --guest-cache 'linux(readahead=32)'";
+        assert!(ahead.contains(advice), "{ahead}");
+        let same = alarm(Replacement::Linux, 0);
+        assert!(same.contains("another load, or guests"), "{same}");
     }
 }
