@@ -107,7 +107,7 @@ fn logs_of_choosing_policies_replay() {
             log.push_str(&format!("{decision}\n"));
         };
         one.set_log(0, 0, Box::new(write));
-        let mut prng = futae_policy::Prng::new(5);
+        let mut prng = Prng::new(5);
         for _ in 0..3000 {
             let block = (prng.bits() % 64).min(prng.bits() % 64);
             one.access(0, block, Read);

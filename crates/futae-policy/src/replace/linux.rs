@@ -230,7 +230,7 @@ impl Policy for Linux {
 
     #[inline]
     fn review(&mut self) -> Option<BlockId> {
-        self.ahead.next()
+        self.ahead.next_wanted()
     }
 
     fn resize(&mut self, slots: u32) {

@@ -263,7 +263,7 @@ impl Policy for Mglru {
 
     #[inline]
     fn review(&mut self) -> Option<BlockId> {
-        self.ahead.next()
+        self.ahead.next_wanted()
     }
 
     fn resize(&mut self, slots: u32) {

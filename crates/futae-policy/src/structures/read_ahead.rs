@@ -115,7 +115,7 @@ impl ReadAhead {
 
     /// The next block to read, if one is due.
     #[inline]
-    pub fn next(&mut self) -> Option<BlockId> {
+    pub fn next_wanted(&mut self) -> Option<BlockId> {
         while let Some(wanted) = &mut self.wanted
             && wanted.next < wanted.end
         {

@@ -31,7 +31,7 @@ pub(super) fn keep(clients: Vec<KeptClient>) {
     }
     match hand_over(clients) {
         Ok(true) => {
-            info!("systemd was given the connections of {count} clients for the next server")
+            info!("systemd was given the connections of {count} clients for the next server");
         }
         Ok(false) => warn!(
             "--keep-clients: this is no service of systemd (NOTIFY_SOCKET is not set), or systemd does not answer: \
