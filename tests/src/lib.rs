@@ -39,6 +39,7 @@ pub mod programs;
 pub mod rings;
 pub mod stage;
 pub mod stamp;
+pub mod systemd;
 pub mod tidy;
 pub mod tools;
 pub mod tree;

@@ -6,6 +6,7 @@ use super::noting::{Lengths, Noting, in_order};
 use super::order::{Asked, Clock, Order, Ordered, Times, schedule};
 use super::parallel::in_parallel;
 use super::plan::{Extras, next_uses};
+use super::reading::Reading;
 use super::view::ViewChoice;
 use super::{Interleave, Known, Plan, Report, Run, SimulationError, report};
 use crate::link::Link;
@@ -39,36 +40,6 @@ pub struct Traces {
     /// How many blocks a level may read ahead; 0 if neighbours have not neighbouring numbers.
     read_ahead_blocks: u32,
     facts: TraceFacts,
-}
-
-/// Options for reading traces.
-#[derive(Clone, Debug, Default)]
-pub struct Reading {
-    /// One per trace. The first one's block size applies to all.
-    pub options: Vec<TraceOptions>,
-    /// How requests become blocks.
-    pub view: ViewChoice,
-    /// The order of the guests' requests.
-    pub order: Order,
-    /// Whether times are kept, 16 bytes per request, for windows and warm-ups by time.
-    pub keep_times: bool,
-    /// How many blocks levels read ahead at most ([`futae_policy::PolicySpec::read_ahead_blocks`]). If any, the usual view is that of
-    /// blocks, and these are numbered by their places, which takes 32 bytes a block more while a trace is read.
-    pub read_ahead_blocks: u32,
-    /// Guests ask a think time after each answer; `order` then says when they begin, and times are
-    /// not kept. Memory is 16 bytes per request, and 4 more while traces with latencies are read.
-    pub closed: Option<ClosedLoop>,
-}
-
-impl Reading {
-    /// The view, in which neighbours must be known if levels read ahead: starts of requests have none.
-    fn neighbours_view(&self) -> Result<ViewChoice, SimulationError> {
-        match (self.read_ahead_blocks, self.view) {
-            (0, view) => Ok(view),
-            (_, ViewChoice::Start) => Err(SimulationError::NoNeighbours),
-            (_, ViewChoice::Usual | ViewChoice::Blocks) => Ok(ViewChoice::Blocks),
-        }
-    }
 }
 
 /// One hierarchy for traces.
@@ -278,7 +249,7 @@ impl Traces {
         for reader in readers {
             let trace = match read_ahead_blocks {
                 0 => DenseTrace::read(reader, View::Start)?,
-                gap => DenseTrace::read_by_place(reader, View::Blocks(block_bytes), gap)?,
+                gap => DenseTrace::read_by_place(reader, View::Start, gap)?,
             };
             facts.formats.push(origin);
             facts.trace_requests += trace.requests();
