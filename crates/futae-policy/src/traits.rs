@@ -165,6 +165,15 @@ impl PolicySpec {
         blocks.max().unwrap_or(0)
     }
 
+    /// This model of a kernel, with at most this many blocks read ahead.
+    #[must_use]
+    pub fn reading_ahead(mut self, blocks: u64) -> Self {
+        if blocks > 0 {
+            self.arguments.push(named("readahead", &blocks.to_string()));
+        }
+        self
+    }
+
     /// Whether the policy models a cache that reads ahead.
     #[must_use]
     pub fn reads_ahead(&self) -> bool {
@@ -259,6 +268,8 @@ mod tests {
         ]
         .map(ahead);
         assert_eq!(ahead, [32, 1, 0]);
+        let set = [0, 32].map(|blocks| spec("mglru").reading_ahead(blocks).to_string());
+        assert_eq!(set, ["mglru", "mglru(readahead=32)"]);
         assert!(spec("mglru").takes_marks() && !spec("mglru(readahead=32)").takes_marks());
     }
 

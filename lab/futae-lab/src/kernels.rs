@@ -164,7 +164,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                         Some(model) => model.clone(),
                         None => {
                             let model = model::of(kernel, generations, bound);
-                            model::reading_ahead(model, read_ahead / PAGE)
+                            model.reading_ahead(read_ahead / PAGE)
                         }
                     };
                     let lists = (generations, bound);
@@ -209,8 +209,8 @@ fn predict(
                 for generations in [false, true] {
                     let model = args.model.clone();
                     let model = model.unwrap_or_else(|| {
-                        let ahead = read_ahead / PAGE;
-                        model::reading_ahead(model::of(kernel, generations, bound), ahead)
+                        let model = model::of(kernel, generations, bound);
+                        model.reading_ahead(read_ahead / PAGE)
                     });
                     if !models.contains(&model) {
                         models.push(model);

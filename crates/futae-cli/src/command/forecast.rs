@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_agent_protocol::{PageCache, Replacement};
-use futae_policy::{Argument, Kind, PolicySpec};
+use futae_policy::{Kind, PolicySpec};
 use futae_sim::forecast::Estimate;
 use futae_sim::{Link, WriteMode};
 use serde::{Deserialize, Serialize};
@@ -20,13 +20,8 @@ pub const fn kind(replacement: Replacement) -> Kind {
 
 /// As [`kind`], with what the kernel reads ahead, in blocks.
 pub fn model(cache: &PageCache, block_bytes: u64) -> PolicySpec {
-    let mut policy = PolicySpec::of(kind(cache.replacement));
     let blocks = cache.read_ahead_bytes / block_bytes.max(1);
-    if blocks > 0 {
-        let argument = Argument::Named("readahead".to_owned(), blocks.to_string());
-        policy.arguments.push(argument);
-    }
-    policy
+    PolicySpec::of(kind(cache.replacement)).reading_ahead(blocks)
 }
 
 /// Where the requests of a trace were made.

@@ -166,11 +166,7 @@ impl Traces {
             None => Self::of(guests, lengths, (order, times, reading.keep_times), facts)?,
         };
         Ok(Self {
-            lives: if reading.closed.is_none() {
-                lives
-            } else {
-                all.lives
-            },
+            lives,
             read_ahead_blocks: reading.read_ahead_blocks,
             ..all
         })

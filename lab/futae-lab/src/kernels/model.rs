@@ -39,15 +39,6 @@ pub fn of(kernel: Kernel, generations: bool, bound: Bound) -> PolicySpec {
     model
 }
 
-/// A model of a kernel that reads ahead, at most this many pages.
-pub fn reading_ahead(mut model: PolicySpec, pages: u64) -> PolicySpec {
-    if pages > 0 {
-        let argument = Argument::Named("readahead".to_owned(), pages.to_string());
-        model.arguments.push(argument);
-    }
-    model
-}
-
 /// Runs the requests that a guest was given, with the pages of its cache and of its disk.
 pub fn simulate(
     policy: &PolicySpec,
