@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{BLOCK, Setup, initial, setup, setup_writing, take, write};
+use common::{BLOCK, ManualStore, Setup, initial, setup, setup_writing, take, write};
 use futae_engine::{Keeper, KeeperStatus, News, OnEviction, Operation, WriteBackOptions};
-use futae_policy::{BlockId, HashIndex, Level, Prng, Shape, build};
+use futae_policy::{BlockId, Class, HashIndex, Level, Prng, Shape, build};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -146,6 +146,47 @@ fn what_left_is_not_resident_and_what_is_not_watched_is_not_decided_on() {
     assert!(status.lock_step_blocks_max <= 1024);
     setup.engine.forget(&[gone]);
     assert_eq!(setup.engine.resident_blocks(), 0);
+}
+
+/// The kernel drops the pages of a file that is cut after it was told that the cut is done. Until then they may be read, which the cache
+/// hears while the file still has its old size.
+#[test]
+fn no_block_of_a_file_is_resident_that_was_read_while_it_was_cut() {
+    let (setup, pages) = kept("sieve", 8);
+    let store = ManualStore::growing(vec![3; 4 * BLOCK as usize]);
+    let add = || {
+        let store = Arc::clone(&store) as _;
+        let volume = setup
+            .engine
+            .add_growing_volume("a file", store, Class::NORMAL);
+        volume.expect("a volume")
+    };
+    for tells in [true, false] {
+        store.set(|inside| inside.bytes = vec![3; 4 * BLOCK as usize]);
+        let volume = add();
+        let block = BlockId::new(volume, 3);
+        let cut = setup.engine.change_size(volume, BLOCK, || {
+            let mut inside = pages.inside.lock().expect("whole");
+            inside.held.insert(block);
+            inside.used.push((block, 1));
+            drop(inside);
+            setup.engine.hear();
+            store.set(|inside| inside.bytes.truncate(BLOCK as usize));
+        });
+        cut.expect("cut");
+        assert_eq!(setup.engine.resident_blocks(), 1);
+        let mut inside = pages.inside.lock().expect("whole");
+        inside.held.remove(&block);
+        inside.left.extend(tells.then_some(block));
+        drop(inside);
+        if tells {
+            setup.engine.hear();
+            assert_eq!(setup.engine.resident_blocks(), 0, "its page has left");
+        }
+        setup.engine.remove_volume(volume);
+        assert_eq!(setup.engine.resident_blocks(), 0, "its file is gone");
+        setup.engine.audit();
+    }
 }
 
 #[test]

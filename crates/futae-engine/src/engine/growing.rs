@@ -81,12 +81,8 @@ impl State {
         if self.has_under_way(volume) {
             return false;
         }
-        let size = self.volumes[usize::from(volume.0)].size_bytes;
-        let known = Span {
-            length: size,
-            ..all
-        };
-        if self.invalidate_some(&known, 0).is_some() || !self.discard_beyond(volume, 0, effects) {
+        // Also blocks beyond the end, of which somebody who holds them may have told while the volume was cut.
+        if self.invalidate_some(&all, 0).is_some() || !self.discard_beyond(volume, 0, effects) {
             return false;
         }
         let gone = &mut self.volumes[usize::from(volume.0)];
