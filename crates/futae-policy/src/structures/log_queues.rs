@@ -2,11 +2,12 @@
 
 use super::prefetch;
 use crate::Slot;
+use log::{Log, Sweep, WORD};
 use std::hint::black_box;
 
+mod log;
+
 const NIL: u32 = u32::MAX;
-/// The number of cells examined per step of closing gaps: those whose bits are in one word.
-const WORD: u32 = u64::BITS;
 /// While gaps are being closed, the number of appends per step.
 const PACE: u32 = 8;
 
@@ -25,114 +26,6 @@ pub struct LogQueues<const QUEUES: usize = 1> {
     places: Vec<u32>,
     /// The number of slots for which the queues were made.
     slots: u32,
-}
-
-/// Slots in a circular array of cells.
-#[derive(Clone, Debug, Default)]
-struct Log {
-    cells: Vec<u32>,
-    /// One bit per cell: whether its slot is valid. Otherwise the cell is a gap.
-    held: Vec<u64>,
-    /// The first slot's cell, if there is one.
-    head: u32,
-    /// The number of cells from the head on, including gaps.
-    used: u32,
-    /// Slots in the queue.
-    length: u32,
-    /// The number of used cells at which a sweep for gaps begins.
-    tidy_at: u32,
-    sweep: Option<Sweep>,
-}
-
-/// A sweep under way: from the back to the front, slots move up to close gaps.
-#[derive(Clone, Copy, Debug)]
-struct Sweep {
-    /// The number of cells from the head on that are still to be examined.
-    left: u32,
-    /// The highest cell to which a slot can move.
-    to: u32,
-}
-
-impl Log {
-    /// The cell `ahead` cells after `cell`.
-    #[inline]
-    fn after(&self, cell: u32, ahead: u32) -> u32 {
-        let at = u64::from(cell) + u64::from(ahead);
-        let cells = self.cells.len() as u64;
-        (if at >= cells { at - cells } else { at }) as u32
-    }
-
-    /// How far behind the head `cell` is.
-    #[inline]
-    fn distance(&self, cell: u32) -> u32 {
-        if cell >= self.head {
-            cell - self.head
-        } else {
-            cell + (self.cells.len() as u32 - self.head)
-        }
-    }
-
-    #[inline]
-    fn hold(&mut self, cell: u32) {
-        self.held[(cell / WORD) as usize] |= 1 << (cell % WORD);
-    }
-
-    #[inline]
-    fn leave(&mut self, cell: u32) {
-        self.held[(cell / WORD) as usize] &= !(1 << (cell % WORD));
-    }
-
-    #[inline]
-    fn holds(&self, cell: u32) -> bool {
-        self.held[(cell / WORD) as usize] >> (cell % WORD) & 1 == 1
-    }
-
-    /// The first cell after `cell`, wrapping around, that is not a gap; one must exist.
-    #[inline]
-    fn next_held(&self, cell: u32) -> u32 {
-        let mut at = (cell / WORD) as usize;
-        let mut word = self.held[at] & (!1 << (cell % WORD));
-        while word == 0 {
-            at = if at + 1 == self.held.len() { 0 } else { at + 1 };
-            word = self.held[at];
-        }
-        at as u32 * WORD + word.trailing_zeros()
-    }
-
-    /// The cell before `cell`.
-    #[inline]
-    fn before(&self, cell: u32) -> u32 {
-        (if cell == 0 {
-            self.cells.len() as u32
-        } else {
-            cell
-        }) - 1
-    }
-
-    /// Moves the head, whose cell has become a gap, to the next slot.
-    #[inline]
-    fn pass_gaps(&mut self) {
-        if self.length == 0 {
-            self.used = 0;
-            self.end_sweep();
-            return;
-        }
-        let next = self.next_held(self.head);
-        let passed = self.distance(next);
-        self.head = next;
-        self.used -= passed;
-        if let Some(sweep) = &mut self.sweep {
-            sweep.left = sweep.left.saturating_sub(passed);
-            if sweep.left == 0 {
-                self.end_sweep();
-            }
-        }
-    }
-
-    fn end_sweep(&mut self) {
-        self.sweep = None;
-        self.tidy_at = (self.cells.len() as u64 * 7 / 8) as u32;
-    }
 }
 
 impl<const QUEUES: usize> LogQueues<QUEUES> {
@@ -316,7 +209,7 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         let q = self.queue_of(slot);
         let cell = self.cell_of(slot);
         self.places[slot.i()] = NIL;
-        self.leave(q, cell);
+        self.logs[q].leave(cell);
     }
 
     /// Moves `slot` from its queue to the back of queue `q`.
@@ -326,18 +219,7 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         self.make_room(q);
         let (from, cell) = (self.queue_of(slot), self.cell_of(slot));
         self.append(q, slot);
-        self.leave(from, cell);
-    }
-
-    /// Turns a cell into a gap.
-    #[inline]
-    fn leave(&mut self, q: usize, cell: u32) {
-        let log = &mut self.logs[q];
-        log.leave(cell);
-        log.length -= 1;
-        if cell == log.head {
-            log.pass_gaps();
-        }
+        self.logs[from].leave(cell);
     }
 
     /// Closes some gaps, or makes room. A sweep can end without closing a gap if the head has
