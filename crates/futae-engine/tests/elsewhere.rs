@@ -154,39 +154,27 @@ fn what_left_is_not_resident_and_what_is_not_watched_is_not_decided_on() {
 fn no_block_of_a_file_is_resident_that_was_read_while_it_was_cut() {
     let (setup, pages) = kept("sieve", 8);
     let store = ManualStore::growing(vec![3; 4 * BLOCK as usize]);
-    let add = || {
-        let store = Arc::clone(&store) as _;
-        let volume = setup
-            .engine
-            .add_growing_volume("a file", store, Class::NORMAL);
-        volume.expect("a volume")
-    };
-    for tells in [true, false] {
-        store.set(|inside| inside.bytes = vec![3; 4 * BLOCK as usize]);
-        let volume = add();
-        let block = BlockId::new(volume, 3);
-        let cut = setup.engine.change_size(volume, BLOCK, || {
-            let mut inside = pages.inside.lock().expect("whole");
-            inside.held.insert(block);
-            inside.used.push((block, 1));
-            drop(inside);
-            setup.engine.hear();
-            store.set(|inside| inside.bytes.truncate(BLOCK as usize));
-        });
-        cut.expect("cut");
-        assert_eq!(setup.engine.resident_blocks(), 1);
+    let volume = setup
+        .engine
+        .add_growing_volume("a file", Arc::clone(&store) as _, Class::NORMAL)
+        .expect("a volume");
+    let block = BlockId::new(volume, 3);
+    let cut = setup.engine.change_size(volume, BLOCK, || {
         let mut inside = pages.inside.lock().expect("whole");
-        inside.held.remove(&block);
-        inside.left.extend(tells.then_some(block));
+        inside.held.insert(block);
+        inside.used.push((block, 1));
         drop(inside);
-        if tells {
-            setup.engine.hear();
-            assert_eq!(setup.engine.resident_blocks(), 0, "its page has left");
-        }
-        setup.engine.remove_volume(volume);
-        assert_eq!(setup.engine.resident_blocks(), 0, "its file is gone");
-        setup.engine.audit();
-    }
+        setup.engine.hear();
+        assert_eq!(setup.engine.resident_blocks(), 1, "it was read");
+        store.set(|inside| inside.bytes.truncate(BLOCK as usize));
+    });
+    cut.expect("cut");
+    assert_eq!(setup.engine.resident_blocks(), 0, "the file ends before it");
+    assert!(
+        !pages.inside.lock().expect("whole").held.contains(&block),
+        "its page was let go"
+    );
+    setup.engine.audit();
 }
 
 #[test]

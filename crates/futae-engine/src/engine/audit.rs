@@ -52,9 +52,13 @@ impl State {
             "residents are miscounted"
         );
         for block in self.level.order() {
-            let residents = &self.volumes[usize::from(block.volume().0)].residents;
+            let volume = &self.volumes[usize::from(block.volume().0)];
             let index = block.index();
-            assert_eq!(residents.within(index..index + 1, 1), [index]);
+            assert_eq!(volume.residents.within(index..index + 1, 1), [index]);
+            assert!(
+                index < volume.size_bytes.div_ceil(self.block_bytes),
+                "block {block:?} is beyond the end of its volume"
+            );
             let slot = self.level.find(block).expect("ordered blocks are resident");
             match self.frames.get(slot) {
                 Frame::Ready | Frame::Loading | Frame::Kept => {}

@@ -134,13 +134,7 @@ impl State {
         }
         let mut reclaimed = 0;
         while let Some(block) = news.left.pop() {
-            if self.is_inside(block) {
-                reclaimed += u64::from(self.note_loss(block, effects));
-            } else {
-                // It was read while its volume was cut, and is resident for nothing.
-                self.steps.count(1);
-                self.invalidate(block);
-            }
+            reclaimed += u64::from(self.is_inside(block) && self.note_loss(block, effects));
             if self.steps.left() <= reserved {
                 break;
             }

@@ -81,8 +81,12 @@ impl State {
         if self.has_under_way(volume) {
             return false;
         }
-        // Also blocks beyond the end, of which somebody who holds them may have told while the volume was cut.
-        if self.invalidate_some(&all, 0).is_some() || !self.discard_beyond(volume, 0, effects) {
+        let size = self.volumes[usize::from(volume.0)].size_bytes;
+        let known = Span {
+            length: size,
+            ..all
+        };
+        if self.invalidate_some(&known, 0).is_some() || !self.discard_beyond(volume, 0, effects) {
             return false;
         }
         let gone = &mut self.volumes[usize::from(volume.0)];
@@ -246,8 +250,8 @@ impl State {
     }
 
     /// A write to a growing volume failed, or a change bypassed the cache: only the store knows
-    /// where the volume ends. Dirty data beyond that end is dropped. Returns false if this step is
-    /// full and some is left.
+    /// where the volume ends. Beyond that end dirty data is dropped, and so is every block that was
+    /// told of while the volume was cut. Returns false if this step is full and some is left.
     pub fn settle_failure(&mut self, volume: VolumeId, effects: &mut Effects) -> bool {
         let known = &mut self.volumes[usize::from(volume.0)];
         if !known.grows {
@@ -255,7 +259,13 @@ impl State {
         }
         known.size_bytes = known.store.size_bytes();
         let size = known.size_bytes;
-        self.discard_beyond(volume, size, effects)
+        let all = Span {
+            volume,
+            offset: 0,
+            length: u64::MAX,
+        };
+        let beyond = size.div_ceil(self.block_bytes);
+        self.discard_beyond(volume, size, effects) && self.invalidate_some(&all, beyond).is_none()
     }
 
     fn discard_beyond(&mut self, volume: VolumeId, size: u64, effects: &mut Effects) -> bool {
