@@ -283,7 +283,8 @@ fn plan<'a>(
     footprint(guests, blocks)?;
     let all: u64 = each.iter().map(|guest| guest.0).sum();
     let natural: Option<u64> = each.iter().map(|guest| guest.1).sum();
-    let usual = Amount::usual(all, natural);
+    let rates: Vec<f64> = workloads.iter().map(|workload| workload.rate()).collect();
+    let usual = Amount::usual(all, natural, &rates);
     Ok(Plan {
         levels: &spec.levels,
         links: &spec.links,

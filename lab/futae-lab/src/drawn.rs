@@ -15,7 +15,8 @@ use std::path::PathBuf;
 /// Draw configurations by lot, predict what they hit, and measure them with guests
 ///
 /// A configuration is one guest or two, their kernel, a split of memory between their page caches and a server's cache, the
-/// server's policy, and a load. Two guests read by rounds of 500 reads, and wait for each other after each. All predictions are written to --predictions before the first guest boots, from other random numbers than
+/// server's policy, and a load. Of two guests the second reads once, twice or four times as often. They read by rounds of 500 reads
+/// of the first, and wait for each other after each. All predictions are written to --predictions before the first guest boots, from other random numbers than
 /// the guests get: the mean of 20 simulated runs, with bounds for one more run and a point for the error of the models. Exits
 /// with 1 if fewer than 95 of 100 hit ratios are within what was predicted.
 #[derive(clap::Args)]
@@ -50,9 +51,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     writeln!(
         out,
-        "number | guests | kernel | lists | above | below | policy | load | of | predicted % | measured % | within"
+        "number | guests | rate | kernel | lists | above | below | policy | load | of | predicted % | measured % | within"
     )?;
-    writeln!(out, "{}", ["---"; 12].join(" | "))?;
+    writeln!(out, "{}", ["---"; 13].join(" | "))?;
     let (mut all, mut within, mut width) = (0_u32, 0_u32, 0.0);
     let other = Reads {
         seed: args.reads.seed.wrapping_add(OTHER_SEED),
@@ -73,9 +74,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let percent = |it: f64| format!("{:.2}", 100.0 * it);
             writeln!(
                 out,
-                "{} | {} | {} | {} | {} | {} | {} | {} | {of} | {} ({} to {}) | {} | {}",
+                "{} | {} | {} | {} | {} | {} | {} | {} | {} | {of} | {} ({} to {}) | {} | {}",
                 it.number,
                 it.guests,
+                it.rate,
                 it.kernel,
                 if it.generations { "generations" } else { "two" },
                 it.upper_pages,

@@ -1,7 +1,7 @@
 //! The number of requests in a run.
 
 use super::{PASSES_DEFAULT, Requests, SimulationError};
-use futae_trace::WorkloadError;
+use futae_trace::{WorkloadError, WorkloadSpec};
 
 /// The default warm-up of a trace: one in this many requests.
 const TRACE_PARTS: u64 = 4;
@@ -16,21 +16,33 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// The default for workloads with this many blocks in all. `natural` is the number of requests
-    /// of workloads that are complete after one pass, which need no warm-up.
-    pub(super) fn usual(blocks: u64, natural: Option<u64>) -> Self {
-        let passes = blocks.saturating_mul(PASSES_DEFAULT);
+    /// The default for workloads with this many blocks in all, whose guests ask at these rates.
+    /// `natural` is the number of requests of workloads that are complete after one pass, which
+    /// need no warm-up.
+    pub(super) fn usual(blocks: u64, natural: Option<u64>, rates: &[f64]) -> Self {
         match natural {
-            Some(requests) => Self {
+            Some(requests) if scarcity(rates) == 1.0 => Self {
                 warmup: 0,
                 requests,
             },
-            None => Self {
-                warmup: passes,
-                requests: passes,
-            },
+            _ => {
+                let passes = blocks.saturating_mul(PASSES_DEFAULT);
+                // There are fewer blocks than a float has whole numbers.
+                let passes = (passes as f64 * scarcity(rates)) as u64;
+                Self {
+                    warmup: passes,
+                    requests: passes,
+                }
+            }
         }
     }
+}
+
+/// How many times as many requests of all guests it takes, until the one that asks least has made as
+/// many as it would if all asked equally often.
+fn scarcity(rates: &[f64]) -> f64 {
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    rates.iter().map(|rate| rate / least).sum::<f64>() / rates.len() as f64
 }
 
 impl Requests<'_> {
@@ -53,7 +65,7 @@ impl Requests<'_> {
                 warmup: all / TRACE_PARTS,
                 requests: all,
             },
-            _ => Amount::usual(self.footprint_blocks()?, all),
+            _ => Amount::usual(self.footprint_blocks()?, all, &self.rates()),
         };
         let warmup = warmup.unwrap_or(usual.warmup);
         let left = all.map_or(u64::MAX, |all| all.saturating_sub(warmup));
@@ -88,8 +100,18 @@ impl Requests<'_> {
                     .iter()
                     .map(|one| one.natural_requests(*block_bytes));
                 let natural = natural.collect::<Result<Vec<_>, WorkloadError>>()?;
-                Ok(natural.into_iter().sum())
+                // The guest that is done first begins again.
+                let is_even = scarcity(&self.rates()) == 1.0;
+                Ok(natural.into_iter().sum::<Option<u64>>().filter(|_| is_even))
             }
+        }
+    }
+
+    /// How often each guest asks, beside the others; what traces say of that is in their order.
+    fn rates(&self) -> Vec<f64> {
+        match self {
+            Self::Traces(_) => vec![1.0],
+            Self::Workloads { workloads, .. } => workloads.iter().map(WorkloadSpec::rate).collect(),
         }
     }
 }
@@ -125,5 +147,31 @@ mod tests {
             amount(None, Some(5)),
             Err(SimulationError::Few { .. })
         ));
+    }
+
+    /// A guest that asks a third as often as the other has as many requests as it would alone.
+    #[test]
+    fn the_guest_that_asks_least_makes_as_many_requests_as_at_equal_rates() {
+        let amount = |texts: [&str; 2]| {
+            let workloads = texts.map(|text| text.parse().expect("a workload"));
+            let requests = Requests::Workloads {
+                workloads: &workloads,
+                block_bytes: 4096,
+                seed: 1,
+            };
+            let amount = requests.amount(None, None, 1).expect("an amount");
+            (amount.warmup, amount.requests)
+        };
+        let even = amount(["uniform:1000blocks", "uniform:1000blocks"]);
+        assert_eq!(even, (2000 * PASSES_DEFAULT, 2000 * PASSES_DEFAULT));
+        assert_eq!(
+            amount(["0.3*uniform:1000blocks", "0.3*uniform:1000blocks"]),
+            even
+        );
+        let uneven = amount(["3*uniform:1000blocks", "uniform:1000blocks"]);
+        assert_eq!(uneven, (2 * even.0, 2 * even.1));
+        assert_eq!(amount(["scan:1000blocks", "scan:500blocks"]), (0, 1500));
+        let scans = amount(["3*scan:1000blocks", "scan:1000blocks"]);
+        assert_eq!(scans, uneven, "the first guest's scan begins again");
     }
 }

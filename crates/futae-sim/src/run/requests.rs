@@ -88,7 +88,7 @@ pub fn guest_seed(seed: u64, guest: u64) -> u64 {
     derived_seed(seed, guest)
 }
 
-/// The workloads of guests that take turns, each with `blocks` numbers and its own seed.
+/// The workloads of guests that ask at their rates, each with `blocks` numbers and its own seed.
 pub(super) fn interleaved(
     workloads: &[&WorkloadSpec],
     blocks: u64,
@@ -100,5 +100,6 @@ pub(super) fn interleaved(
         .zip(0..)
         .map(|(workload, guest)| workload.generator(block_bytes, guest_seed(seed, guest)));
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
-    Ok(Interleave::new(streams, blocks))
+    let rates = workloads.iter().map(|workload| workload.rate());
+    Ok(Interleave::new(streams, blocks).at_rates(rates.collect()))
 }

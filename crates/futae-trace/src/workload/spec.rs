@@ -9,14 +9,23 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
+/// The highest rate of a guest.
+const RATE_MAX: f64 = 1e6;
+
 /// A synthetic workload, such as `zipf(1.0):10GiB`; see [`workloads`](super::workloads) for all.
 ///
 /// It is parsed from a string and shown as one that parses to the same workload. Simple workloads
 /// take `writes=0.3` among their parameters. The parts of `mix` and `phase` stand side by side,
 /// each with blocks of its own, unless `space=shared` makes all of them begin at block 0.
+///
+/// Of several guests, one whose workload has a number before it, as in `3*zipf(1.0):10GiB`, asks
+/// that many times as often as one without. Everywhere else the number changes nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct WorkloadSpec(Family);
+pub struct WorkloadSpec {
+    rate: f64,
+    family: Family,
+}
 
 /// The families, each with its parameters.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,15 +41,23 @@ pub enum Family {
 }
 
 impl WorkloadSpec {
+    /// How often a guest with this workload asks, beside one whose rate is 1.
+    #[must_use]
+    pub const fn rate(&self) -> f64 {
+        self.rate
+    }
+
     /// The number of blocks that the workload can request: all are below it.
     pub fn blocks(&self, block_bytes: u64) -> Result<u64, WorkloadError> {
-        self.0.blocks(block_bytes).map_err(|kind| self.unfit(kind))
+        self.family
+            .blocks(block_bytes)
+            .map_err(|kind| self.unfit(kind))
     }
 
     /// The number of requests after which a `scan` is complete: one pass. Every other workload is
     /// endless, and so is a scan that is read further: it begins again.
     pub fn natural_requests(&self, block_bytes: u64) -> Result<Option<u64>, WorkloadError> {
-        match &self.0 {
+        match &self.family {
             Family::Scan(region) => region
                 .blocks(block_bytes)
                 .map(Some)
@@ -52,7 +69,7 @@ impl WorkloadSpec {
     /// The endless stream of requests for blocks of `block_bytes`. The same workload, block size
     /// and seed give the same requests on every machine.
     pub fn generator(&self, block_bytes: u64, seed: u64) -> Result<Generator, WorkloadError> {
-        Generator::new(&self.0, block_bytes, seed).map_err(|kind| self.unfit(kind))
+        Generator::new(&self.family, block_bytes, seed).map_err(|kind| self.unfit(kind))
     }
 
     fn unfit(&self, kind: WorkloadErrorKind) -> WorkloadError {
@@ -84,19 +101,32 @@ impl FromStr for WorkloadSpec {
     type Err = WorkloadError;
 
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
-        parse::family(Piece { text, at: 0 }, 0)
-            .map(Self)
-            .map_err(|(at, kind)| WorkloadError {
-                spec: text.to_owned(),
-                character: Some(text[..at].chars().count() + 1),
-                kind,
-            })
+        let of_rate = |piece: Piece<'_>| {
+            let expected = "a rate above 0 and up to 1e6";
+            piece.number(expected, |&rate| rate > 0.0 && rate <= RATE_MAX)
+        };
+        let whole = Piece { text, at: 0 };
+        let parsed = match whole.split_once('*') {
+            None => parse::family(whole, 0).map(|family| (1.0, family)),
+            Some((rate, rest)) => {
+                of_rate(rate).and_then(|rate| Ok((rate, parse::family(rest, 0)?)))
+            }
+        };
+        let (rate, family) = parsed.map_err(|(at, kind)| WorkloadError {
+            spec: text.to_owned(),
+            character: Some(text[..at].chars().count() + 1),
+            kind,
+        })?;
+        Ok(Self { rate, family })
     }
 }
 
 impl fmt::Display for WorkloadSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        if self.rate != 1.0 {
+            write!(f, "{}*", self.rate)?;
+        }
+        self.family.fmt(f)
     }
 }
 

@@ -31,7 +31,7 @@ const RUNS: u64 = 20;
 /// holds the models to.
 const MODEL_ERROR: f64 = 0.01;
 
-/// Reads of a guest in a round. Guests wait for each other after each round.
+/// Reads of the first guest in a round. Guests wait for each other after each round.
 const ROUND: u64 = 500;
 
 /// What the loads of two guests differ by.
@@ -51,6 +51,13 @@ pub struct Configuration {
     pub lower_pages: u64,
     pub policy: String,
     pub workload: String,
+    /// How often the second guest reads, for each read of the first.
+    #[serde(default = "as_often")]
+    pub rate: u64,
+}
+
+const fn as_often() -> u64 {
+    1
 }
 
 /// What it is expected to hit.
@@ -93,6 +100,7 @@ impl Configuration {
             _ => format!("loop:{}", DISK / 16 * (6 + of(8) as u64)),
         };
         let guests = 1 + of(2) as u64;
+        let rate = [1, 2, 4][of(3)];
         Self {
             number,
             guests,
@@ -102,7 +110,13 @@ impl Configuration {
             lower_pages: guests * (MEMORY / PAGE - upper_pages),
             policy: policy.to_string(),
             workload,
+            rate: if guests > 1 { rate } else { 1 },
         }
+    }
+
+    /// How many times as many reads as the first guest this one makes.
+    const fn rate_of(&self, guest: u64) -> u64 {
+        if guest == 0 { 1 } else { self.rate }
     }
 
     /// Predicts what it hits.
@@ -129,7 +143,7 @@ impl Configuration {
     }
 
     /// The hit ratios of the guests' caches and of all in one simulated run. In a round each next read is of one guest or another by
-    /// lot.
+    /// lot, as often as guests read.
     fn simulate(&self, reads: &Reads) -> Result<[f64; 2], Failure> {
         let workload: WorkloadSpec = self.workload.parse()?;
         let cache = |policy: &PolicySpec, pages: u64| -> Result<Cache, Failure> {
@@ -149,7 +163,8 @@ impl Configuration {
         let mut turns = Prng::new(reads.seed);
         let warmup = rounds(reads.warmup).map(|round| (round, 0));
         for (round, counts) in warmup.chain(rounds(reads.reads).map(|round| (round, 1))) {
-            let mut left = vec![round; guests.len()];
+            let rounds = (0..self.guests).map(|guest| round * self.rate_of(guest));
+            let mut left: Vec<u64> = rounds.collect();
             while let Some(turn) = turn(&mut left, &mut turns) {
                 let (volume, upper, requests) = &mut guests[turn];
                 let read = Access::read(BlockId::new(*volume, requests.next_block().0));
@@ -159,7 +174,8 @@ impl Configuration {
                 hits[1] += counts * u64::from(is_hit);
             }
         }
-        Ok(hits.map(|hits| hits as f64 / (self.guests * reads.reads) as f64))
+        let rates: u64 = (0..self.guests).map(|guest| self.rate_of(guest)).sum();
+        Ok(hits.map(|hits| hits as f64 / (rates * reads.reads) as f64))
     }
 
     /// The hit ratios of the guests' caches and of all.
@@ -172,11 +188,11 @@ impl Configuration {
         let counted = std::thread::scope(|scope| {
             // A guest ends with the thread that has booted it.
             let guests = (0..).zip(&uris).map(|(number, uri)| {
-                let reads = of_guest(reads, number);
+                let (reads, rate) = (of_guest(reads, number), self.rate_of(number));
                 let misses = &misses;
                 scope.spawn(move || {
                     let guest = meeting.guest();
-                    let counted = self.count(uri, &reads, &guest, misses);
+                    let counted = self.count((uri, rate), &reads, &guest, misses);
                     counted.inspect_err(|_| guest.fails())
                 })
             });
@@ -200,7 +216,7 @@ impl Configuration {
     /// missed before that was counted. None if another guest fails.
     fn count(
         &self,
-        uri: &str,
+        (uri, rate): (&str, u64),
         reads: &Reads,
         guest: &Guest<'_>,
         misses: &dyn Fn() -> Result<u64, Failure>,
@@ -212,7 +228,7 @@ impl Configuration {
             return Ok(None);
         }
         for round in rounds(reads.warmup) {
-            machine.read(round)?;
+            machine.read(rate * round)?;
             if !guest.meets() {
                 return Ok(None);
             }
@@ -223,9 +239,9 @@ impl Configuration {
             if !guest.meets() {
                 return Ok(None);
             }
-            machine.read(round)?;
+            machine.read(rate * round)?;
         }
-        let measured = machine.end(&before, reads.reads)?;
+        let measured = machine.end(&before, rate * reads.reads)?;
         Ok(Some((measured, missed)))
     }
 
@@ -329,6 +345,8 @@ mod tests {
         assert_eq!(different(&|it| it.kernel.clone()), 2);
         assert_eq!(different(&|it| it.upper_pages.to_string()), 4);
         assert_eq!(different(&|it| it.guests.to_string()), 2);
+        assert_eq!(different(&|it| it.rate.to_string()), 3);
+        assert!(all.iter().all(|it| it.guests > 1 || it.rate == 1));
         assert!(different(&|it| it.policy.clone()) >= 6);
         assert!(different(&|it| it.workload.clone()) >= 15);
         let reads = Reads {

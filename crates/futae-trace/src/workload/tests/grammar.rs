@@ -85,6 +85,12 @@ fn an_error_says_what_is_wrong_and_where_and_what_is_known() {
             10,
             "found `x:1GiB` instead of `:SIZE` or the end",
         ),
+        ("0*loop:1GiB", 1, "`0` is not a rate above 0 and up to 1e6"),
+        (
+            "2*lop:1GiB",
+            3,
+            "unknown workload `lop` (did you mean `loop`?)",
+        ),
         (
             "mix()",
             1,
@@ -218,8 +224,10 @@ fn any_spec() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_shown_reads_back(text in any_spec()) {
+    fn what_is_shown_reads_back(text in any_spec(), rate in prop::option::of(0.001..1e6)) {
+        let text = rate.map_or_else(|| text.clone(), |rate: f64| format!("{rate} * {text}"));
         let spec = spec(&text);
+        prop_assert_eq!(spec.rate(), rate.unwrap_or(1.0));
         let again = spec.to_string().parse::<WorkloadSpec>();
         prop_assert_eq!(again.as_ref(), Ok(&spec));
         prop_assert_eq!(again.map(|s| s.to_string()), Ok(spec.to_string()));
