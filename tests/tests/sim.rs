@@ -399,3 +399,28 @@ fn results_as_csv_name_their_source_and_can_be_by_guest() {
     let error = String::from_utf8_lossy(&refused.stderr);
     assert!(error.contains("for --csv and --parquet"), "{error}");
 }
+
+/// Of two loops over one cache, the one that asks more often keeps its blocks there.
+#[test]
+fn guests_with_workloads_ask_at_their_rates() {
+    let both = |first: &'static str| {
+        let levels = ["--level", "lru:100blocks", "--requests", "6000"];
+        [&["sim", first, "loop:60blocks"], &levels[..]].concat()
+    };
+    let counts = |first: &'static str| {
+        let report = run_json(&[&both(first)[..], &["--json"]].concat());
+        [0, 1].map(|guest| {
+            let of = report["runs"][0]["by_guest"][guest].clone();
+            let count = |at: &Value| at["reads"].as_u64().expect("a count");
+            let served = of["served"].as_array().expect("levels, then the store");
+            (served.iter().map(count).sum::<u64>(), count(&served[0]))
+        })
+    };
+    assert_eq!(counts("loop:60blocks"), [(3000, 0), (3000, 0)]);
+    // Until it is asked for again, a block of the first guest sees 59 others of it and 20 of the second, and one of the second 59 and 60.
+    assert_eq!(counts("3*loop:60blocks"), [(4500, 4500), (1500, 0)]);
+    let said = run(&both("3*loop:60blocks"));
+    let said = String::from_utf8(said.stdout).expect("text");
+    let expected = "2 guests, each with its own workload, request as often as the numbers before their workloads say, and share one cache";
+    assert!(said.contains(expected), "{said}");
+}

@@ -4,6 +4,7 @@ use crate::table::{Table, count, percent};
 use futae_sim::queueing::StationResult;
 use futae_sim::run::Ordered;
 use futae_sim::{Report, Run, WriteMode};
+use futae_trace::WorkloadSpec;
 
 /// A place that is busy for a larger share of the time has more to do than it can.
 const FULL: f64 = 0.99;
@@ -76,11 +77,23 @@ fn guests(report: &Report, run: &Run) -> String {
         _ => "have their own upper levels and share the last",
     };
     let guests = run.guests;
-    let order = report.trace.as_ref().and_then(|trace| trace.order);
-    let order = order.unwrap_or(Ordered::Turns);
+    let order = match report.trace.as_ref().and_then(|trace| trace.order) {
+        Some(order) => order.to_string(),
+        None if ask_equally_often(run) => Ordered::Turns.to_string(),
+        None => "request as often as the numbers before their workloads say".to_owned(),
+    };
     format!(
         "{guests} guests, {each}, {order}, and {shared}; to compare sources, simulate each by itself\n"
     )
+}
+
+fn ask_equally_often(run: &Run) -> bool {
+    let workloads = run.by_guest.iter().map(|guest| guest.source.parse());
+    let mut rates = workloads
+        .flatten()
+        .map(|workload: WorkloadSpec| workload.rate());
+    let first = rates.next();
+    rates.all(|rate| Some(rate) == first)
 }
 
 /// What came of each guest's requests.
