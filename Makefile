@@ -84,13 +84,10 @@ bench-isolation: ## what attackers can do to an honest client; status 1 beyond t
 	@scripts/bench-isolation $(ARGS)
 
 reference: ## the generated pages of the book: commands.md, policies.md, metrics.md and laboratory.md in docs/reference/
-	$(CARGO) build --locked -p futae-cli --bin futae
-	for page in commands policies metrics; do \
-		$(CARGO) run --quiet --locked -p futae-cli --bin futae -- reference $$page > docs/reference/$$page.md.new && \
-		mv docs/reference/$$page.md.new docs/reference/$$page.md || exit 1; \
-	done
-	$(CARGO) run --quiet --locked -p futae-lab -- reference > docs/reference/laboratory.md.new
-	mv docs/reference/laboratory.md.new docs/reference/laboratory.md
+	$(CARGO) build --locked --workspace --bin futae --bin futae-lab
+	programs="$${CARGO_TARGET_DIR:-target}/debug"; \
+	page() { "$$programs/$$2" reference $$3 > docs/reference/$$1.md.new && mv docs/reference/$$1.md.new docs/reference/$$1.md; }; \
+	page commands futae commands && page policies futae policies && page metrics futae metrics && page laboratory futae-lab
 
 manual: ## manual pages and completions of shells, in target/manual/
 	$(CARGO) run --quiet --locked -p futae-cli --bin futae -- reference manual target/manual

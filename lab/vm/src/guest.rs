@@ -291,16 +291,21 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
     let odd_kib = if plan.movable { ODD_KIB } else { 0 };
     let memory = format!("{}K", u64::from(plan.memory_mib) * 1024 + odd_kib);
     let prealloc = if plan.preallocate { "on" } else { "off" };
-    command.args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1"]);
+    // A device outside of QEMU reads and writes the guest's memory where it lies. QEMU leaves out the guest's memory barriers
+    // where there is but one processor at most, and then a guest can miss what such a device tells it, and wait for ever.
+    let is_shared = |disk: &Disk| matches!(disk, Disk::VhostUser { .. });
+    let (accelerator, processors, kind) = if plan.disks.iter().any(is_shared) {
+        (
+            "tcg,thread=multi",
+            "1,maxcpus=2",
+            "memory-backend-memfd,share=on",
+        )
+    } else {
+        ("tcg,thread=single", "1", "memory-backend-ram")
+    };
+    command.args(["-accel", accelerator, "-cpu", "max", "-smp", processors]);
     command.args(["-machine", "q35,memory-backend=memory", "-m", &memory]);
     command.arg("-object");
-    // A device outside of QEMU reads and writes the guest's memory where it lies.
-    let is_shared = |disk: &Disk| matches!(disk, Disk::VhostUser { .. });
-    let kind = if plan.disks.iter().any(is_shared) {
-        "memory-backend-memfd,share=on"
-    } else {
-        "memory-backend-ram"
-    };
     command.arg(format!(
         "{kind},id=memory,size={memory},prealloc={prealloc}"
     ));

@@ -25,6 +25,15 @@ impl Span {
         }
     }
 
+    /// Every byte that a volume can have.
+    pub const fn all_of(volume: VolumeId) -> Self {
+        Self {
+            volume,
+            offset: 0,
+            length: u64::MAX,
+        }
+    }
+
     /// One past the last byte.
     pub fn end(&self) -> u64 {
         self.offset + self.length

@@ -60,11 +60,7 @@ impl Engine {
 impl State {
     /// Whether a read, a write or a write-back is under way in a volume.
     pub fn has_under_way(&self, volume: VolumeId) -> bool {
-        let all = Span {
-            volume,
-            offset: 0,
-            length: u64::MAX,
-        };
+        let all = Span::all_of(volume);
         self.under_way.flight_over(&all).is_some()
             || self.under_way.write_over(&all).is_some()
             || self.under_way.run_over(&all).is_some()
@@ -73,20 +69,11 @@ impl State {
     /// Frees the number of a volume for reuse. Does nothing while work is under way there, such as
     /// a load that the policy started.
     pub fn give_up(&mut self, volume: VolumeId, effects: &mut Effects) -> bool {
-        let all = Span {
-            volume,
-            offset: 0,
-            length: u64::MAX,
-        };
         if self.has_under_way(volume) {
             return false;
         }
-        let size = self.volumes[usize::from(volume.0)].size_bytes;
-        let known = Span {
-            length: size,
-            ..all
-        };
-        if self.invalidate_some(&known, 0).is_some() || !self.discard_beyond(volume, 0, effects) {
+        let all = Span::all_of(volume);
+        if self.invalidate_some(&all, 0).is_some() || !self.discard_beyond(volume, 0, effects) {
             return false;
         }
         let gone = &mut self.volumes[usize::from(volume.0)];
@@ -259,13 +246,11 @@ impl State {
         }
         known.size_bytes = known.store.size_bytes();
         let size = known.size_bytes;
-        let all = Span {
-            volume,
-            offset: 0,
-            length: u64::MAX,
-        };
         let beyond = size.div_ceil(self.block_bytes);
-        self.discard_beyond(volume, size, effects) && self.invalidate_some(&all, beyond).is_none()
+        self.discard_beyond(volume, size, effects)
+            && self
+                .invalidate_some(&Span::all_of(volume), beyond)
+                .is_none()
     }
 
     fn discard_beyond(&mut self, volume: VolumeId, size: u64, effects: &mut Effects) -> bool {

@@ -143,11 +143,7 @@ impl State {
     }
 
     fn writes_under_way(&self, volume: VolumeId) -> bool {
-        let all = crate::engine::flights::Span {
-            volume,
-            offset: 0,
-            length: u64::MAX,
-        };
+        let all = crate::engine::flights::Span::all_of(volume);
         self.under_way.write_over(&all).is_some() || self.under_way.run_over(&all).is_some()
     }
 }
