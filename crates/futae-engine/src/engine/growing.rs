@@ -237,7 +237,7 @@ impl State {
     }
 
     /// A write to a growing volume failed, or a change bypassed the cache: only the store knows
-    /// where the volume ends. Beyond that end dirty data is dropped, and so is every block that was
+    /// where the volume ends. Blocks beyond that end are dropped, dirty ones and those that a keeper
     /// told of while the volume was cut. Returns false if this step is full and some is left.
     pub fn settle_failure(&mut self, volume: VolumeId, effects: &mut Effects) -> bool {
         let known = &mut self.volumes[usize::from(volume.0)];

@@ -30,14 +30,15 @@ impl Turns {
                 turn
             }
             Self::Rates { rates, owed } => {
-                let mut most = 0;
+                let (mut most, mut earned) = (0, 0.0);
                 for (guest, rate) in rates.iter().enumerate() {
                     owed[guest] += rate;
+                    earned += rate;
                     if owed[guest] > owed[most] {
                         most = guest;
                     }
                 }
-                owed[most] -= rates.iter().sum::<f64>();
+                owed[most] -= earned;
                 most
             }
         }
