@@ -1,6 +1,8 @@
 //! A cache whose blocks somebody else holds decides on what it hears, and uses no frame.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod demote;
 
 use common::{BLOCK, ManualStore, Setup, initial, setup, setup_writing, take, write};
 use futae_engine::{Keeper, KeeperStatus, News, OnEviction, Operation, WriteBackOptions};
@@ -49,13 +51,19 @@ impl Keeper for Pages {
 
 fn kept(policy: &str, slots: u32) -> (Setup, Arc<Pages>) {
     let setup = setup(policy, slots, 4096, OnEviction::None);
-    let pages = Arc::new(Pages::default());
-    setup.engine.keep_elsewhere(Arc::clone(&pages) as _);
-    pages.is_watching.store(true, Ordering::Relaxed);
+    let pages = Pages::of(&setup);
     (setup, pages)
 }
 
 impl Pages {
+    /// Pages that hold the blocks from now on.
+    fn of(setup: &Setup) -> Arc<Self> {
+        let pages = Arc::new(Self::default());
+        setup.engine.keep_elsewhere(Arc::clone(&pages) as _);
+        pages.is_watching.store(true, Ordering::Relaxed);
+        pages
+    }
+
     /// Reads a block as an application does: here if it is held, else from the cache.
     fn read(&self, setup: &Setup, index: u64) {
         let block = BlockId::new(setup.volume, index);
@@ -230,9 +238,7 @@ fn a_notice_of_a_dirty_block_whose_page_has_left_reads_nothing() {
     };
     let bytes = 64 * BLOCK;
     let setup = setup_writing(BLOCK, "sieve", 16, bytes, OnEviction::None, Some(how));
-    let pages = Arc::new(Pages::default());
-    setup.engine.keep_elsewhere(Arc::clone(&pages) as _);
-    pages.is_watching.store(true, Ordering::Relaxed);
+    let pages = Pages::of(&setup);
     setup.store.set(|inside| inside.hold = true);
     let client = setup.engine.join(setup.volume);
     let written = setup.start(client, 0, write(0, &vec![7; BLOCK as usize]));
@@ -257,9 +263,7 @@ fn a_page_whose_write_waits_is_not_given_up() {
     };
     let bytes = 64 * BLOCK;
     let setup = setup_writing(BLOCK, "sieve", 10, bytes, OnEviction::None, Some(how));
-    let pages = Arc::new(Pages::default());
-    setup.engine.keep_elsewhere(Arc::clone(&pages) as _);
-    pages.is_watching.store(true, Ordering::Relaxed);
+    let _pages = Pages::of(&setup);
     setup.store.set(|inside| inside.hold = true);
     let client = setup.engine.join(setup.volume);
     let block = |index| BlockId::new(setup.volume, index);
