@@ -109,6 +109,20 @@ fn older_than_a_write_is_never_served() {
 }
 
 #[test]
+fn a_write_says_nothing_of_its_neighbours() {
+    let setup = setup("exclusive", 4, 16, OnEviction::None);
+    let client = setup.engine.join(setup.volume);
+    setup.start(client, 9, write(2 * BLOCK, &[0xBB; BLOCK as usize]));
+    for block in [1, 3] {
+        let demotion = Demotion::new(block * BLOCK, IoBuf::copy_of(&fresh(block)));
+        setup.start(client, 5, Operation::Demote(demotion));
+        assert_eq!(read_block(&setup, client, block), fresh(block));
+    }
+    let status = setup.engine.status();
+    assert_eq!((status.demotions_refused, status.counters.hits), (0, 2));
+}
+
+#[test]
 fn a_trim_or_zeroing_counts_as_a_write() {
     let setup = setup("exclusive", 4, 16, OnEviction::None);
     let client = setup.engine.join(setup.volume);

@@ -154,6 +154,22 @@ fn the_mark_goes_after_a_flush_and_only_while_nothing_is_dirty() {
     }
 }
 
+#[test]
+fn a_mark_goes_although_another_volume_was_removed() {
+    let (setup, client, mark) = guarded(Duration::from_millis(20), None);
+    let other = ManualStore::new(64);
+    let volume = setup.engine.add_volume("other", other, Class::NORMAL);
+    let volume = volume.expect("a volume");
+    let its_mark: Arc<dyn UncleanMark> = Arc::new(TestMark::default());
+    setup.engine.guard(volume, its_mark, None);
+    let taken = setup.engine.take_out_volume(volume, LATE);
+    taken.expect("nothing is dirty");
+    while !setup.is_marked() {
+        setup.put(client, 1);
+    }
+    eventually("the mark goes", || !mark.is_durable());
+}
+
 /// What the first flush was asked for arrives between the flush of the store and its answer.
 #[test]
 fn a_write_during_the_last_flush_keeps_the_mark() {

@@ -20,6 +20,24 @@ fn reads_end_where_the_file_ends() {
 }
 
 #[test]
+fn files_have_their_latencies_together() {
+    let engine = engine("lru", 8);
+    let files = [3000, 5000].map(|bytes| ManualStore::growing(vec![7; bytes]));
+    for lower in &files {
+        let volume = add(&engine, lower);
+        now(&engine, volume, read(0, 1000));
+        now(&engine, volume, read(0, 1000));
+        let of_requests = engine.latencies(volume);
+        assert!(Arc::ptr_eq(&of_requests, &engine.tree_latencies()));
+    }
+    let status = engine.status();
+    assert_eq!(status.volumes.len(), 0);
+    let of_store = status.tree_store_latencies.iter();
+    let counts: Vec<_> = of_store.map(|it| (&*it.operation, it.count())).collect();
+    assert_eq!(counts, [("read", 2)], "the misses");
+}
+
+#[test]
 fn what_lies_between_the_old_end_and_a_write_is_zero_whatever_the_frame_held() {
     let engine = engine("lru", 1);
     let (other, lower) = (
@@ -54,6 +72,30 @@ fn what_is_read_behind_a_growing_write_waits_for_it() {
     assert_eq!(take(&written).expect("answered").expect("well"), []);
     let wanted = [&[1; 50][..], &vec![0; 5900], &[2; 50]].concat();
     assert_eq!(take(&seen).expect("answered").expect("well"), wanted);
+}
+
+/// The store may answer a read of a block before the write to another part of it, and the other way round.
+#[test]
+fn a_read_waits_for_a_write_to_another_part_of_its_block() {
+    for (bytes, written, wanted) in [
+        (8192, (5000, 100), (5100, 100)),
+        (8192, (4096, 4096), (8000, 100)),
+        (5000, (4900, 50), (4990, 100)),
+    ] {
+        let (engine, lower) = (engine("lru", 8), ManualStore::growing(vec![1; bytes]));
+        let volume = add(&engine, &lower);
+        lower.hold(true);
+        let (offset, length) = written;
+        let write = start(&engine, volume, common::write(offset, &vec![2; length]));
+        let seen = start(&engine, volume, read(wanted.0, wanted.1));
+        assert_eq!(lower.held(), 1, "the write alone: {written:?}, {wanted:?}");
+        let free = start(&engine, volume, read(0, 4096));
+        assert_eq!(lower.held(), 2, "another block is free");
+        lower.release_all();
+        for answer in [write, seen, free] {
+            take(&answer).expect("answered").expect("well");
+        }
+    }
 }
 
 #[test]

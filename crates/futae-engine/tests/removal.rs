@@ -1,0 +1,100 @@
+//! Volumes of a fixed size are removed once nothing is under way in them.
+
+mod common;
+
+use common::{BLOCK, Setup, setup, setup_writing, take, write};
+use futae_engine::{ClientId, OnEviction, Operation, WriteBackOptions};
+use futae_policy::Class;
+use futae_testkit::manual_store::ManualStore;
+use std::time::Duration;
+
+const CLIENT: ClientId = ClientId(0);
+
+/// Tries to remove the volume, without waiting.
+fn take_out(setup: &Setup) -> Result<(), String> {
+    let taken = setup.engine.take_out_volume(setup.volume, Duration::ZERO);
+    taken.map_err(|error| error.to_string())
+}
+
+fn check_that_it_waits_for(operation: Operation, what: &str) {
+    let setup = setup("lru", 8, 64, OnEviction::None);
+    setup.store.hold(true);
+    let answer = setup.start(CLIENT, 0, operation);
+    let refused = take_out(&setup).expect_err(what);
+    assert!(refused.contains("does not answer"), "{what}: {refused}");
+    assert_eq!(setup.engine.status().volumes.len(), 1, "{what}");
+    setup.store.release_all();
+    take(&answer).expect("answered").expect("done");
+    take_out(&setup).expect(what);
+    let status = setup.engine.status();
+    assert_eq!((status.volumes.len(), status.resident_blocks), (0, 0));
+    setup.engine.audit();
+}
+
+#[test]
+fn a_read_is_waited_for() {
+    let read = Operation::Read {
+        offset: BLOCK,
+        length: BLOCK,
+    };
+    check_that_it_waits_for(read, "a read");
+}
+
+#[test]
+fn a_write_is_waited_for() {
+    check_that_it_waits_for(write(BLOCK, &[1; 100]), "a write");
+}
+
+#[test]
+fn what_is_dirty_is_not_lost() {
+    let how = WriteBackOptions {
+        dirty_max: 1.0,
+        dirty_age_max: Duration::from_secs(3600),
+    };
+    let bytes = 64 * BLOCK;
+    let setup = setup_writing(BLOCK, "lru", 8, bytes, OnEviction::None, Some(how));
+    let written = setup.start(CLIENT, 0, write(0, &[7; BLOCK as usize]));
+    take(&written).expect("answered").expect("kept");
+    let refused = take_out(&setup).expect_err("it is dirty");
+    assert!(refused.contains("written to"), "{refused}");
+    let flushed = setup.start(CLIENT, 1, Operation::Flush);
+    take(&flushed).expect("answered").expect("flushed");
+    take_out(&setup).expect("it is clean");
+    assert_eq!(setup.store.bytes()[..BLOCK as usize], [7; BLOCK as usize]);
+}
+
+#[test]
+fn one_step_does_not_drop_a_large_cache_and_all_of_it_goes() {
+    let setup = setup("lru", 3000, 3000, OnEviction::None);
+    let read = setup
+        .engine
+        .read_blocking(setup.volume, CLIENT, 0, 3000 * BLOCK);
+    read.expect("a read");
+    assert_eq!(setup.engine.resident_blocks(), 3000);
+    let taken = setup
+        .engine
+        .take_out_volume(setup.volume, Duration::from_secs(60));
+    taken.expect("nothing is dirty");
+    let status = setup.engine.status();
+    assert_eq!(status.resident_blocks, 0);
+    assert!(status.lock_step_blocks_max <= 1024);
+}
+
+#[test]
+fn numbers_are_given_again_and_others_keep_theirs() {
+    let setup = setup("lru", 8, 64, OnEviction::None);
+    let add = |name| {
+        let store = ManualStore::new(64);
+        let volume = setup.engine.add_volume(name, store, Class::NORMAL);
+        volume.expect("a volume")
+    };
+    let (second, third) = (add("second"), add("third"));
+    take_out(&setup).expect("nothing is under way");
+    assert_eq!(add("fourth"), setup.volume);
+    let fifth = add("fifth");
+    assert!(![setup.volume, second, third].contains(&fifth));
+    let status = setup.engine.status();
+    let mut names: Vec<_> = status.volumes.iter().map(|it| it.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["fifth", "fourth", "second", "third"]);
+}
