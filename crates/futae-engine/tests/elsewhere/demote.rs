@@ -28,7 +28,7 @@ impl Above {
         Self { setup, pages }
     }
 
-    /// A cache of so many blocks.
+    /// A cache of this many blocks.
     fn new(slots: u32) -> Self {
         Self::of(setup("fifo", slots, 4096, OnEviction::Demote))
     }
