@@ -89,6 +89,29 @@ fn a_failed_read_is_an_error_is_counted_and_is_not_cached() {
 }
 
 #[test]
+fn what_is_written_through_is_counted_and_zeroes_have_no_bytes() {
+    let setup = setup("lru", 8, 16, OnEviction::None);
+    let client = setup.engine.join(setup.volume);
+    let zero = Operation::WriteZeroes {
+        offset: 4 * BLOCK,
+        length: BLOCK,
+        fua: false,
+        no_hole: false,
+    };
+    let operations = [write(0, &[1; 100]), write(BLOCK, &[2; 5000]), zero];
+    for operation in operations {
+        let answer = setup.start(client, 0, operation);
+        take(&answer).expect("answered").expect("written");
+    }
+    let status = setup.engine.status();
+    assert_eq!(status.store_writes, 3);
+    assert_eq!(
+        (status.bytes_written, status.bytes_store_written),
+        (5100, 5100)
+    );
+}
+
+#[test]
 fn a_failed_write_is_an_error_and_its_blocks_are_forgotten() {
     let setup = setup("lru", 8, 64, OnEviction::None);
     let client = setup.engine.join(setup.volume);

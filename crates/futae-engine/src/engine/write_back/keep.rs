@@ -46,9 +46,9 @@ impl State {
             };
             // Between the steps of a write, other writes may have taken the room.
             let has_room = keeping.place.is_none() || self.is_dirty(block) || self.has_room();
-            let has_room = is_marked && has_room;
+            let may_stay = is_marked && has_room;
             let before = self.steps.left();
-            let is_kept = has_room && self.keep_block(block, part, (&span, &keeping.data), effects);
+            let is_kept = may_stay && self.keep_block(block, part, (&span, &keeping.data), effects);
             if self.steps.left() == before {
                 self.steps.count(1);
             }
