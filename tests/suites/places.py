@@ -126,7 +126,8 @@ class Place:
             raise Missing("this kernel cannot hold a policy's pages: eBPF and Linux 6.12 are needed")
 
     def loop(self, image, name):
-        """Mounts the ext4 of an image."""
+        """Mounts the ext4 of an image, which is the disk below the place's directory from then on."""
+        self.disk = image
         directory = self.path(name)
         must("mount", "-t", "ext4", "-o", "loop", image, directory)
         self.made.append(directory)

@@ -172,17 +172,18 @@ def xfstests(place, options, work):
     suite = xfstests_source()
     scratch = Place(place.mode, place.futae, work)
     settings, environment, loops = {}, dict(os.environ), []
+    has_disk = place.mode not in TREES
     for name, one in (("TEST", place), ("SCRATCH", scratch)):
         directory = one.made[-1]
-        if place.mode is None:
+        if has_disk:
             # A loop device that outlives a mount: xfstests unmounts, formats and mounts by itself.
             must("umount", one.made.pop())
-            device = must("losetup", "--find", "--show", one.image)
+            device = must("losetup", "--find", "--show", one.disk)
             loops.append(device)
         else:
             device = must("findmnt", "--noheadings", "--output", "SOURCE", directory)
         settings[f"{name}_DEV"], settings["TEST_DIR" if name == "TEST" else "SCRATCH_MNT"] = device, directory
-    if place.mode is None:
+    if has_disk:
         settings["FSTYP"] = "ext4"
     else:
         options_of_mount = ",".join(option.strip("-") for option in " ".join(TREES[place.mode]).replace(" --", "\n").replace(" ", "=").split("\n"))
@@ -203,7 +204,7 @@ def xfstests(place, options, work):
         _, text = run(["./check", *shlex.split(options.tests)], 12 * LIMIT_SECONDS, cwd=suite, env=environment)
         # What it mounted anew is no longer the mount of the place.
         for one in (place, scratch):
-            if one.mode is not None:
+            if not has_disk:
                 run(["umount", one.directory])
                 one.made.pop()
     finally:
@@ -273,6 +274,7 @@ SUITES = {
     "libnbd": (libnbd, ["served"]),
     "iotests": (iotests, ["served", "served-back"]),
     "xfstests": (xfstests, list(TREES)),
+    "disk-xfstests": (xfstests, list(DISKS)),
     "guest-xfstests": (guest_xfstests, list(SERVED)),
     "blktests": (blktests, ["served", "served-back"]),
 }

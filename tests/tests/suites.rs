@@ -58,6 +58,7 @@ fn a_suite_that_is_not_here_is_skipped_with_the_way_to_get_it() {
         ("QEMU", "iotests"),
         ("XFSTESTS", "xfstests"),
         ("XFSTESTS", "fsstress"),
+        ("XFSTESTS", "disk-xfstests"),
         ("XFSTESTS", "guest-xfstests"),
         ("BLKTESTS", "blktests"),
     ];
