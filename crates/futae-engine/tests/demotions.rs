@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{BLOCK, Setup, initial, setup, take, write};
+use common::{BLOCK, Setup, fresh, setup, take, write};
 use futae_engine::{ClientId, Demotion, IoBuf, OnEviction, Operation};
 use futae_policy::Prng;
 
@@ -17,10 +17,6 @@ fn read_block(setup: &Setup, client: ClientId, block: u64) -> Vec<u8> {
         .engine
         .read_blocking(setup.volume, client, block * BLOCK, BLOCK);
     read.expect("a read").as_slice().to_vec()
-}
-
-fn fresh(block: u64) -> Vec<u8> {
-    (block * BLOCK..(block + 1) * BLOCK).map(initial).collect()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::BLOCK;
+use common::{BLOCK, kept_up_to};
 use futae_engine::{
     ClientId, Demotion, Engine, EngineOptions, FileStore, IoBuf, OnEviction, OnRefusal, Operation,
     Store, Verification, WriteBackOptions,
@@ -12,7 +12,6 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use tempfile::TempDir;
 
 const CLIENT: ClientId = ClientId(0);
@@ -132,10 +131,7 @@ fn an_image_that_became_shorter_is_refused_and_keeps_its_size() {
 
 #[test]
 fn what_is_dirty_in_the_last_block_is_not_lost() {
-    let image = Image::new(Some(WriteBackOptions {
-        dirty_max: 1.0,
-        dirty_age_max: Duration::from_secs(3600),
-    }));
+    let image = Image::new(Some(kept_up_to(1.0)));
     let data = IoBuf::copy_of(&[7; 100]);
     let offset = BEFORE - 100;
     let fua = false;

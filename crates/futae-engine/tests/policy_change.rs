@@ -2,10 +2,9 @@
 
 mod common;
 
-use common::{BLOCK, setup_writing, take, write};
-use futae_engine::{OnEviction, Operation, WriteBackOptions};
+use common::{BLOCK, kept_up_to, setup_writing, take, write};
+use futae_engine::{OnEviction, Operation};
 use futae_policy::{Kind, PolicySpec};
-use std::time::Duration;
 
 const BLOCKS: u64 = 24;
 const SLOTS: u32 = 16;
@@ -17,17 +16,13 @@ fn live() -> impl Iterator<Item = PolicySpec> {
 
 #[test]
 fn dirty_and_clean_blocks_stay_and_read_as_before() {
-    let how = WriteBackOptions {
-        dirty_max: 1.0,
-        dirty_age_max: Duration::from_secs(3600),
-    };
     let setup = setup_writing(
         BLOCK,
         "lru",
         SLOTS,
         BLOCKS * BLOCK,
         OnEviction::None,
-        Some(how),
+        Some(kept_up_to(1.0)),
     );
     let client = setup.engine.join(setup.volume);
     for block in 0..8 {

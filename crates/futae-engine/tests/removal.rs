@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{BLOCK, Setup, setup, setup_writing, take, write};
-use futae_engine::{ClientId, OnEviction, Operation, WriteBackOptions};
+use common::{BLOCK, Setup, kept_up_to, setup, setup_writing, take, write};
+use futae_engine::{ClientId, OnEviction, Operation};
 use futae_policy::Class;
 use futae_testkit::manual_store::ManualStore;
 use std::time::Duration;
@@ -47,12 +47,15 @@ fn a_write_is_waited_for() {
 
 #[test]
 fn what_is_dirty_is_not_lost() {
-    let how = WriteBackOptions {
-        dirty_max: 1.0,
-        dirty_age_max: Duration::from_secs(3600),
-    };
     let bytes = 64 * BLOCK;
-    let setup = setup_writing(BLOCK, "lru", 8, bytes, OnEviction::None, Some(how));
+    let setup = setup_writing(
+        BLOCK,
+        "lru",
+        8,
+        bytes,
+        OnEviction::None,
+        Some(kept_up_to(1.0)),
+    );
     let written = setup.start(CLIENT, 0, write(0, &[7; BLOCK as usize]));
     take(&written).expect("answered").expect("kept");
     let refused = take_out(&setup).expect_err("it is dirty");

@@ -4,7 +4,7 @@ mod common;
 #[path = "common/meddling.rs"]
 mod meddling;
 
-use common::{BLOCK, Setup, setup_writing, take, write};
+use common::{BLOCK, NEVER, Setup, setup_writing, take, write};
 use futae_engine::{
     ClientId, Demotion, Engine, EngineOptions, IoBuf, OnEviction, Operation, Request, Store,
     StoreDone, StoreOperation, UncleanMark, WriteBackOptions,
@@ -111,11 +111,9 @@ impl Setup {
     }
 }
 
-const LATE: Duration = Duration::from_secs(3600);
-
 #[test]
 fn no_write_is_kept_before_its_mark_is_durable_and_none_waits_for_it() {
-    let (setup, client, mark) = guarded(LATE, None);
+    let (setup, client, mark) = guarded(NEVER, None);
     mark.hold(true);
     for block in 0..5 {
         setup.put(client, block);
@@ -162,7 +160,7 @@ fn a_mark_goes_although_another_volume_was_removed() {
     let volume = volume.expect("a volume");
     let its_mark: Arc<dyn UncleanMark> = Arc::new(TestMark::default());
     setup.engine.guard(volume, its_mark, None);
-    let taken = setup.engine.take_out_volume(volume, LATE);
+    let taken = setup.engine.take_out_volume(volume, NEVER);
     taken.expect("nothing is dirty");
     while !setup.is_marked() {
         setup.put(client, 1);
@@ -228,7 +226,7 @@ fn without_write_back_one_flush_fails_too() {
 
 #[test]
 fn writes_go_through_while_no_mark_can_be_made() {
-    let (setup, client, mark) = guarded(LATE, None);
+    let (setup, client, mark) = guarded(NEVER, None);
     mark.fails.store(true, Ordering::SeqCst);
     setup.put(client, 1);
     eventually("it is refused", || setup.engine.status().errors > 0);
@@ -245,7 +243,7 @@ fn writes_go_through_while_no_mark_can_be_made() {
 
 #[test]
 fn a_clean_end_removes_the_mark_unless_nobody_knows_of_a_loss() {
-    let (setup, client, mark) = guarded(LATE, None);
+    let (setup, client, mark) = guarded(NEVER, None);
     setup.put(client, 1);
     eventually("the mark is made", || setup.is_marked());
     setup.put(client, 2);
@@ -256,7 +254,7 @@ fn a_clean_end_removes_the_mark_unless_nobody_knows_of_a_loss() {
     assert!(!mark.is_durable());
     setup.put(client, 3);
     assert_eq!(setup.dirty(), 0, "through, since the mark is gone");
-    let (setup, _, mark) = guarded(LATE, Some("lost"));
+    let (setup, _, mark) = guarded(NEVER, Some("lost"));
     setup
         .flush(ClientId::NOBODY)
         .expect("the server's own flush is no client's");
@@ -266,7 +264,7 @@ fn a_clean_end_removes_the_mark_unless_nobody_knows_of_a_loss() {
 
 #[test]
 fn the_end_waits_for_a_mark_that_is_being_made_and_removes_it() {
-    let (setup, client, mark) = guarded(LATE, None);
+    let (setup, client, mark) = guarded(NEVER, None);
     mark.hold(true);
     setup.put(client, 1);
     let ending = {
@@ -284,7 +282,7 @@ fn the_end_waits_for_a_mark_that_is_being_made_and_removes_it() {
 
 #[test]
 fn the_end_does_not_wait_for_ever_for_a_disk_that_hangs() {
-    let (setup, client, mark) = guarded(LATE, None);
+    let (setup, client, mark) = guarded(NEVER, None);
     mark.hold(true);
     setup.put(client, 1);
     let end = setup.engine.end_clean(setup.volume);

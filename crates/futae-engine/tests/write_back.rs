@@ -2,15 +2,13 @@
 
 mod common;
 
-use common::{Answer, BLOCK, Setup, setup_writing, take, write};
+use common::{Answer, BLOCK, NEVER, Setup, setup_writing, take, write};
 use futae_engine::{
     ClientId, Engine, EngineOptions, OnEviction, Operation, SetupError, WriteBackOptions,
 };
 use futae_testkit::wait::eventually;
 use std::sync::Arc;
 use std::time::Duration;
-
-const NEVER: Duration = Duration::from_secs(3600);
 
 fn keeping(policy: &str, slots: u32, dirty_max: f64, on_eviction: OnEviction) -> (Setup, ClientId) {
     let how = WriteBackOptions {

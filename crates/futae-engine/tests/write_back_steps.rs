@@ -5,27 +5,19 @@ mod common;
 #[path = "common/meddling.rs"]
 mod meddling;
 
-use common::{Answer, BLOCK, Setup, initial, setup_writing, take, write};
+use common::{Answer, BLOCK, Setup, initial, kept_up_to, setup_writing, take, write};
 use futae_engine::{
     ClientId, Engine, EngineOptions, Extent, IoBuf, OnEviction, Operation, Store, StoreDone,
-    StoreOperation, WarmState, WriteBackOptions,
+    StoreOperation, WarmState,
 };
 use futae_policy::{BlockId, Class};
 use futae_testkit::manual_store::ManualStore;
 use meddling::Meddling;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-fn how(dirty_max: f64) -> WriteBackOptions {
-    WriteBackOptions {
-        dirty_max,
-        dirty_age_max: Duration::from_secs(3600),
-    }
-}
 
 /// A cache of as many slots as blocks.
 fn keeping(policy: &str, slots: u32, blocks: u64, dirty_max: f64) -> (Setup, ClientId) {
-    let how = Some(how(dirty_max));
+    let how = Some(kept_up_to(dirty_max));
     let bytes = blocks * BLOCK;
     let setup = setup_writing(BLOCK, policy, slots, bytes, OnEviction::None, how);
     let client = setup.engine.join(setup.volume);
@@ -147,7 +139,7 @@ impl Between {
             seed: 1,
             on_eviction: OnEviction::None,
             decision_log: None,
-            write_back: Some(how(dirty_max)),
+            write_back: Some(kept_up_to(dirty_max)),
         };
         let engine = Engine::new(&options).expect("an engine");
         let store = ManualStore::new(64);

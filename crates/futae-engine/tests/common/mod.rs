@@ -13,6 +13,7 @@ use futae_engine::{
 use futae_policy::{BlockId, Class, Prng, VolumeId};
 pub use futae_testkit::manual_store::{BLOCK, ManualStore, broken, initial};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 pub struct Setup {
     pub engine: Arc<Engine>,
@@ -64,6 +65,22 @@ pub fn setup_writing(
         store,
         volume,
     }
+}
+
+/// Longer than any test: what waits for so long waits until somebody asks for it.
+pub const NEVER: Duration = Duration::from_secs(3600);
+
+/// Written blocks are kept, up to this part of the cache, until somebody asks for them.
+pub const fn kept_up_to(dirty_max: f64) -> WriteBackOptions {
+    WriteBackOptions {
+        dirty_max,
+        dirty_age_max: NEVER,
+    }
+}
+
+/// What a block of a fresh store is.
+pub fn fresh(block: u64) -> Vec<u8> {
+    (block * BLOCK..(block + 1) * BLOCK).map(initial).collect()
 }
 
 /// The result of a request, once it is there.

@@ -1,11 +1,10 @@
 //! Blocks that were held elsewhere are demoted once their data have come, if they are what the store has.
 
 use crate::Pages;
-use crate::common::{BLOCK, Setup, initial, setup, setup_of, setup_writing, take, write};
-use futae_engine::{IoBuf, OnEviction, OnRefusal, Verification, WriteBackOptions};
+use crate::common::{BLOCK, Setup, fresh, kept_up_to, setup, setup_of, setup_writing, take, write};
+use futae_engine::{IoBuf, OnEviction, OnRefusal, Verification};
 use futae_policy::BlockId;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Room for the hashes of all blocks of these tests.
 const HASHES_BYTES: u64 = 1 << 22;
@@ -70,10 +69,6 @@ impl Above {
             .map(|(_, offset, data)| (offset, data))
             .collect()
     }
-}
-
-fn fresh(index: u64) -> Vec<u8> {
-    (index * BLOCK..(index + 1) * BLOCK).map(initial).collect()
 }
 
 #[test]
@@ -147,10 +142,6 @@ fn data_that_the_store_does_not_have_are_not_demoted() {
 
 #[test]
 fn a_dirty_block_is_not_demoted_before_the_store_has_it() {
-    let how = WriteBackOptions {
-        dirty_max: 1.0,
-        dirty_age_max: Duration::from_secs(3600),
-    };
     let bytes = 64 * BLOCK;
     let above = Above::of(setup_writing(
         BLOCK,
@@ -158,7 +149,7 @@ fn a_dirty_block_is_not_demoted_before_the_store_has_it() {
         2,
         bytes,
         OnEviction::Demote,
-        Some(how),
+        Some(kept_up_to(1.0)),
     ));
     above.pages.read(&above.setup, 0);
     above.lose(&[above.block(0)]);

@@ -4,13 +4,12 @@
 mod common;
 mod demote;
 
-use common::{BLOCK, ManualStore, Setup, initial, setup, setup_writing, take, write};
-use futae_engine::{Keeper, KeeperStatus, News, OnEviction, Operation, WriteBackOptions};
+use common::{BLOCK, ManualStore, Setup, initial, kept_up_to, setup, setup_writing, take, write};
+use futae_engine::{Keeper, KeeperStatus, News, OnEviction, Operation};
 use futae_policy::{BlockId, Class, HashIndex, Level, Prng, Shape, build};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 /// A page cache of the test's.
 #[derive(Default)]
@@ -232,12 +231,15 @@ fn writes_go_through_and_what_is_declined_is_let_go() {
 /// A flight for it would bring what the store had before the write, and readers of its neighbours wait for the same flight.
 #[test]
 fn a_notice_of_a_dirty_block_whose_page_has_left_reads_nothing() {
-    let how = WriteBackOptions {
-        dirty_max: 1.0,
-        dirty_age_max: Duration::from_secs(3600),
-    };
     let bytes = 64 * BLOCK;
-    let setup = setup_writing(BLOCK, "sieve", 16, bytes, OnEviction::None, Some(how));
+    let setup = setup_writing(
+        BLOCK,
+        "sieve",
+        16,
+        bytes,
+        OnEviction::None,
+        Some(kept_up_to(1.0)),
+    );
     let pages = Pages::of(&setup);
     setup.store.set(|inside| inside.hold = true);
     let client = setup.engine.join(setup.volume);
@@ -257,12 +259,15 @@ fn a_notice_of_a_dirty_block_whose_page_has_left_reads_nothing() {
 /// Somebody could read it again before the cache has the write, and the page would have its old data for good.
 #[test]
 fn a_page_whose_write_waits_is_not_given_up() {
-    let how = WriteBackOptions {
-        dirty_max: 0.1,
-        dirty_age_max: Duration::from_secs(3600),
-    };
     let bytes = 64 * BLOCK;
-    let setup = setup_writing(BLOCK, "sieve", 10, bytes, OnEviction::None, Some(how));
+    let setup = setup_writing(
+        BLOCK,
+        "sieve",
+        10,
+        bytes,
+        OnEviction::None,
+        Some(kept_up_to(0.1)),
+    );
     let _pages = Pages::of(&setup);
     setup.store.set(|inside| inside.hold = true);
     let client = setup.engine.join(setup.volume);

@@ -6,7 +6,7 @@ mod common;
 mod races;
 mod rules;
 
-use common::{BLOCK, Setup, initial, setup_writing, take};
+use common::{BLOCK, Setup, fresh, setup_writing, take};
 use futae_engine::{
     ClientId, Demotion, DemotionStatus, IoBuf, OnEviction, OnRefusal, Operation, Verification,
     WriteBackOptions,
@@ -43,10 +43,6 @@ fn read(setup: &Setup, block: u64) -> Vec<u8> {
         .engine
         .read_blocking(setup.volume, nobody, block * BLOCK, BLOCK);
     read.expect("a read").as_slice().to_vec()
-}
-
-fn fresh(block: u64) -> Vec<u8> {
-    (block * BLOCK..(block + 1) * BLOCK).map(initial).collect()
 }
 
 fn status(setup: &Setup) -> DemotionStatus {

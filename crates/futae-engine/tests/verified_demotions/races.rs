@@ -1,7 +1,8 @@
 //! An old hash never outlives the content that it is of.
 
+use crate::common::fresh;
 use crate::common::{BLOCK, Setup, take, write};
-use crate::{PLAIN, counts, fresh, hand, read, verifying, verifying_and_writing};
+use crate::{PLAIN, counts, hand, read, verifying, verifying_and_writing};
 use futae_engine::{ClientId, Operation, WriteBackOptions};
 use std::time::Duration;
 
