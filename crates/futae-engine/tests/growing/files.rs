@@ -181,11 +181,14 @@ fn there_is_an_end_to_volumes_and_removing_one_makes_room() {
         let below = Arc::clone(&lower) as Arc<dyn Store>;
         engine.add_growing_volume("a file", below, Class::NORMAL)
     };
+    let mut volumes = 1;
     let refused = loop {
-        if let Err(refused) = add_more() {
-            break refused;
+        match add_more() {
+            Ok(_) => volumes += 1,
+            Err(refused) => break refused,
         }
     };
+    assert_eq!(volumes, u16::MAX, "files that store it count to this");
     assert!(matches!(refused, SetupError::TooManyVolumes), "{refused}");
     engine.remove_volume(first);
     assert_eq!(add_more().expect("there is room"), first);
