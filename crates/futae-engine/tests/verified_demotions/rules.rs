@@ -105,16 +105,18 @@ fn a_volume_may_have_several_clients() {
 #[test]
 fn a_volume_that_gets_the_number_of_another_has_none_of_its_hashes() {
     let setup = verifying(PLAIN);
-    read(&setup, 3);
-    let taken = setup
-        .engine
-        .take_out_volume(setup.volume, Duration::from_secs(60));
-    taken.expect("nothing is dirty");
-    let store = ManualStore::new(64);
-    let volume = setup.engine.add_volume("next", store, Class::NORMAL);
-    assert_eq!(volume.expect("a volume"), setup.volume);
-    hand(&setup, 3, &fresh(3));
-    assert_eq!(counts(&setup), [0, 1, 0, 0, 0]);
+    for unknown in 1..4 {
+        read(&setup, 3);
+        let taken = setup
+            .engine
+            .take_out_volume(setup.volume, Duration::from_secs(60));
+        taken.expect("nothing is dirty");
+        let store = ManualStore::new(64);
+        let volume = setup.engine.add_volume("next", store, Class::NORMAL);
+        assert_eq!(volume.expect("a volume"), setup.volume);
+        hand(&setup, 3, &fresh(3));
+        assert_eq!(counts(&setup), [0, unknown, 0, 0, 0]);
+    }
 }
 
 /// Demotes pages whose hashes nobody has made before the lock is taken.
