@@ -287,6 +287,9 @@ fn what_began_with_the_server_ends_with_it() {
         let server = place.serve();
         let (ok, text) = remove(&place, "vm2", &[]);
         assert!(!ok && text.contains(stays), "{text}");
+        let (ok, text) = said(&["export", "lengthen", &path("control.sock"), "vm2"]);
+        assert_eq!(ok, !text.contains("without --decision-log"), "{text}");
+        assert_eq!(ok, stays != "--decision-log", "{text}");
         if let Some(problem) = comes {
             let (ok, text) = add(&place, &format!("vm3={two}"));
             assert!(!ok && text.contains(problem), "{text}");
