@@ -203,10 +203,9 @@ def xfstests(place, options, work):
     try:
         _, text = run(["./check", *shlex.split(options.tests)], 12 * LIMIT_SECONDS, cwd=suite, env=environment)
         # What it mounted anew is no longer the mount of the place.
-        for one in (place, scratch):
-            if not has_disk:
-                run(["umount", one.directory])
-                one.made.pop()
+        for one in () if has_disk else (place, scratch):
+            run(["umount", one.directory])
+            one.made.pop()
     finally:
         for device in loops:
             run(["umount", device])

@@ -1,7 +1,6 @@
 //! An old hash never outlives the content that it is of.
 
-use crate::common::fresh;
-use crate::common::{BLOCK, Setup, take, write};
+use crate::common::{BLOCK, Setup, fresh, take, write};
 use crate::{PLAIN, counts, hand, read, verifying, verifying_and_writing};
 use futae_engine::{ClientId, Operation, WriteBackOptions};
 use std::time::Duration;
