@@ -22,6 +22,12 @@ pub struct Batch<'a> {
     pub bytes: &'a [u32],
 }
 
+/// Requests that come in batches.
+pub trait Batches {
+    /// Passes all of them in order, until `take` returns false.
+    fn each(&mut self, take: &mut dyn FnMut(&Batch<'_>) -> bool);
+}
+
 /// The next use of a block that is not requested again.
 pub const NEVER: u32 = u32::MAX;
 

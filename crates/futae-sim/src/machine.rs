@@ -1,17 +1,20 @@
 //! Hierarchies for the inner loop of a simulation: fed in batches, and for the common shapes (one
 //! level; LRU above any policy) with static dispatch of every call.
 
-use crate::batch::{Batch, block};
+use crate::batch::{Batch, Batches, block};
 use crate::hierarchy::{Hierarchy, HierarchyShape};
 use crate::index::BackedIndex;
-use crate::link::{Below, Link, Place, Reach, Store, load_reviewed, put};
+use crate::link::{Link, Reach, Store, load_reviewed, put};
 use crate::write_back::{WriteMode, Written};
-use futae_policy::replace::lru::Lru;
 use futae_policy::{
-    Access, BlockId, Counters, DenseIndex, Directive, Index, Kind, Level, Policy, PolicySpec,
-    RegisteredPolicy, Slot, SpecError, Visit, visit,
+    Access, Counters, Kind, Level, PolicySpec, RegisteredPolicy, Slot, SpecError, Visit, visit,
 };
 use serde::Serialize;
+
+mod two_levels;
+
+use two_levels::MakeTwo;
+pub use two_levels::TwoLevels;
 
 /// Requests served by one level, or by the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -24,12 +27,40 @@ pub struct Served {
     pub bytes: u64,
 }
 
+impl Served {
+    /// Counts one request more.
+    #[inline(always)]
+    fn count(&mut self, is_write: bool, bytes: u32) {
+        let is_write = u64::from(is_write);
+        self.writes += is_write;
+        self.reads += 1 - is_write;
+        self.bytes += u64::from(bytes);
+    }
+
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.reads += more.reads;
+        self.writes += more.writes;
+        self.bytes += more.bytes;
+    }
+}
+
 /// A hierarchy that takes requests in batches.
 pub trait Machine: Send {
     /// Sends the next requests, and adds to `served`, which has for each guest an element for each
     /// level and one for the store, where each was served. Bytes are added only if the batch has
     /// them.
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]);
+    /// As [`feed`](Self::feed) for all of these batches, or until a policy fails.
+    fn feed_all(&mut self, batches: &mut dyn Batches, served: &mut [Served]) {
+        batches.each(&mut |batch| {
+            self.feed(batch, served);
+            self.fault().is_none()
+        });
+    }
+    /// As [`feed_all`](Self::feed_all), on several threads if that is faster.
+    fn feed_spread(&mut self, batches: &mut dyn Batches, served: &mut [Served]) {
+        self.feed_all(batches, served);
+    }
     /// The counters of each level, top down, summed over guests.
     fn counters(&self) -> Vec<Counters>;
     /// The decisions of each level's policy about itself, top down, of all guests.
@@ -91,16 +122,8 @@ pub fn build_last(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError>
 fn each(batch: &Batch<'_>, served: &mut [Served], mut put: impl FnMut(&Access) -> u32) {
     for at in 0..batch.blocks.len() {
         let access = batch.access(at);
-        count(&mut served[put(&access) as usize], batch, at);
+        served[put(&access) as usize].count(batch.is_write(at), batch.bytes_of(at));
     }
-}
-
-#[inline(always)]
-fn count(place: &mut Served, batch: &Batch<'_>, at: usize) {
-    let is_write = u64::from(batch.is_write(at));
-    place.writes += is_write;
-    place.reads += 1 - is_write;
-    place.bytes += u64::from(batch.bytes_of(at));
 }
 
 /// The number of requests for which data is prefetched together: few enough for the processor's
@@ -117,8 +140,9 @@ trait Ahead {
     /// Sends a read whose block is in slot `likely` of the first level; does nothing and returns
     /// false if it is not.
     fn hit(&mut self, likely: Slot, access: &Access) -> bool;
-    /// Sends any request; returns how far down it was served.
-    fn put(&mut self, access: &Access) -> u32;
+    /// Sends any request, of this length, or 0 if all are equal; returns how far down it was
+    /// served.
+    fn put(&mut self, access: &Access, bytes: u32) -> u32;
 }
 
 /// As [`each`], with a look-ahead before each group of requests.
@@ -147,7 +171,7 @@ fn read_all(machine: &mut impl Ahead, blocks: &[u32], likely: &[Slot], served: &
         let access = Access::read(block(number));
         if !machine.hit(likely, &access) {
             others += 1;
-            served[machine.put(&access) as usize].reads += 1;
+            served[machine.put(&access, 0) as usize].reads += 1;
         }
     }
     served[0].reads += blocks.len() as u64 - others;
@@ -161,22 +185,13 @@ fn put_all(machine: &mut impl Ahead, batch: &Batch<'_>, likely: &[Slot], served:
             hits.reads += 1;
             hits.bytes += u64::from(batch.bytes_of(at));
         } else {
-            let depth = machine.put(&batch.access(at));
-            count(&mut served[depth as usize], batch, at);
+            let bytes = batch.bytes_of(at);
+            let depth = machine.put(&batch.access(at), bytes);
+            served[depth as usize].count(batch.is_write(at), bytes);
         }
     }
     served[0].reads += hits.reads;
     served[0].bytes += hits.bytes;
-}
-
-#[inline]
-fn look_ahead<P: RegisteredPolicy, I: Index>(
-    level: &Level<P, I>,
-    blocks: &[u32],
-    likely: &mut [Slot],
-) {
-    let blocks = blocks.iter().map(|&number| block(number));
-    level.look_ahead(blocks, likely, |_| {});
 }
 
 /// As [`each_ahead`], for a single level shared by guests with `blocks` blocks each.
@@ -189,9 +204,14 @@ fn each_of_guests(machine: &mut impl Ahead, batch: &Batch<'_>, blocks: u64, serv
         for (at, &likely) in (0..few.blocks.len()).zip(&likely) {
             let access = few.access(at);
             let is_hit = !few.is_write(at) && machine.hit(likely, &access);
-            let depth = if is_hit { 0 } else { machine.put(&access) };
+            let bytes = few.bytes_of(at);
+            let depth = if is_hit {
+                0
+            } else {
+                machine.put(&access, bytes)
+            };
             let guest = u64::from(few.blocks[at]) / blocks;
-            count(&mut served[2 * guest as usize + depth as usize], &few, at);
+            served[2 * guest as usize + depth as usize].count(few.is_write(at), bytes);
         }
     }
 }
@@ -234,7 +254,8 @@ impl<P: RegisteredPolicy> Ahead for One<P> {
     }
     #[inline(always)]
     fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]) {
-        look_ahead(&self.reach.level, blocks, likely);
+        let blocks = blocks.iter().map(|&number| block(number));
+        self.reach.level.look_ahead(blocks, likely, |_| {});
     }
     #[inline(always)]
     fn hit(&mut self, likely: Slot, access: &Access) -> bool {
@@ -245,7 +266,7 @@ impl<P: RegisteredPolicy> Ahead for One<P> {
         hit
     }
     #[inline(never)]
-    fn put(&mut self, access: &Access) -> u32 {
+    fn put(&mut self, access: &Access, _bytes: u32) -> u32 {
         put(&mut self.reach, Link::None, &mut self.store, access)
     }
 }
@@ -265,158 +286,6 @@ impl<P: RegisteredPolicy> Machine for One<P> {
     }
     fn fault(&self) -> Option<&SpecError> {
         self.reach.level.fault()
-    }
-    fn store(&self) -> Store {
-        self.store
-    }
-}
-
-/// A level over the store, below another level.
-struct Lower<'a, Q> {
-    reach: &'a mut Reach<Q, DenseIndex>,
-    store: &'a mut Store,
-}
-
-impl<Q: Policy> Below for Lower<'_, Q> {
-    #[inline(never)]
-    fn access(&mut self, access: &Access) -> u32 {
-        put(self.reach, Link::None, self.store, access)
-    }
-    #[inline]
-    fn fetch(&mut self, block: BlockId) {
-        self.store.fetch(block);
-    }
-    #[inline]
-    fn preload(&mut self, block: BlockId) {
-        self.store.preload(block);
-    }
-    fn read_ahead(&mut self, block: BlockId) {
-        self.access(&Access::read(block));
-    }
-    fn invalidate(&mut self, block: BlockId) {
-        self.reach.invalidate(block);
-        self.store.invalidate(block);
-    }
-    #[inline]
-    fn direct(&mut self, directive: &Directive) {
-        self.reach.direct(directive);
-    }
-}
-
-/// One level above another, for one guest, with policies known at compile time.
-///
-/// The lower level is asked mostly for demoted blocks that have left it again; an index with lazy
-/// removal would need two look-ups for each.
-pub struct TwoLevels<P, Q> {
-    upper: Reach<P, BackedIndex>,
-    link: Link,
-    lower: Reach<Q, DenseIndex>,
-    store: Store,
-}
-
-impl<P: Policy, Q: Policy> TwoLevels<P, Q> {
-    /// Joins two levels, whose indexes must cover the blocks `0..blocks`.
-    #[must_use]
-    pub fn new(
-        upper: Level<P, BackedIndex>,
-        link: Link,
-        lower: Level<Q, DenseIndex>,
-        blocks: u64,
-    ) -> Self {
-        Self {
-            upper: Reach {
-                level: upper,
-                blocks: 0..blocks,
-            },
-            link,
-            lower: Reach {
-                level: lower,
-                blocks: 0..blocks,
-            },
-            store: Store::default(),
-        }
-    }
-}
-
-struct MakeTwo {
-    upper: u32,
-    link: Link,
-    slots: u32,
-    blocks: u64,
-}
-
-impl Visit for MakeTwo {
-    type Output = Box<dyn Machine>;
-    fn visit<Q: RegisteredPolicy + 'static>(self, policy: Q) -> Self::Output {
-        let index = BackedIndex::new(0);
-        let upper = Level::new(Lru::new(self.upper), index, self.upper);
-        let mut lower = Level::new(policy, DenseIndex::new(0), self.slots);
-        lower.number_blocks(0);
-        Box::new(TwoLevels::new(upper, self.link, lower, self.blocks))
-    }
-}
-
-impl<P: RegisteredPolicy, Q: RegisteredPolicy> Ahead for TwoLevels<P, Q> {
-    #[inline(always)]
-    fn prefetch(&self, blocks: &[u32]) {
-        let blocks = blocks.iter().map(|&number| block(number));
-        self.upper.level.prefetch(blocks);
-    }
-    #[inline(always)]
-    fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]) {
-        let (upper, lower) = (&self.upper.level, &self.lower.level);
-        let all = blocks.iter().map(|&number| block(number));
-        upper.look_ahead(all.clone(), likely, |evicted| lower.prefetch_one(evicted));
-        // Only these go down.
-        let mut missed = [BlockId::on_first(0); AHEAD];
-        let mut count = 0;
-        for (block, &likely) in all.zip(likely.iter()) {
-            missed[count] = block;
-            count += usize::from(!upper.holds(likely, block));
-        }
-        let missed = missed[..count].iter().copied();
-        lower.prefetch(missed.clone());
-        lower.look_ahead(missed, &mut [Slot(0); AHEAD], |evicted| {
-            lower.prefetch_one(evicted);
-        });
-    }
-    #[inline(always)]
-    fn hit(&mut self, likely: Slot, access: &Access) -> bool {
-        let hit = self.upper.level.access_in(likely, access);
-        if hit {
-            let below = &mut Lower {
-                reach: &mut self.lower,
-                store: &mut self.store,
-            };
-            load_reviewed(&mut self.upper, self.link, below);
-        }
-        hit
-    }
-    #[inline(never)]
-    fn put(&mut self, access: &Access) -> u32 {
-        let below = &mut Lower {
-            reach: &mut self.lower,
-            store: &mut self.store,
-        };
-        put(&mut self.upper, self.link, below, access)
-    }
-}
-
-impl<P: RegisteredPolicy, Q: RegisteredPolicy> Machine for TwoLevels<P, Q> {
-    fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
-        each_ahead(self, batch, served);
-    }
-    fn counters(&self) -> Vec<Counters> {
-        vec![self.upper.level.counters(), self.lower.level.counters()]
-    }
-    fn remarks(&self) -> Vec<Vec<String>> {
-        [self.upper.level.remarks(), self.lower.level.remarks()]
-            .map(<[String]>::to_vec)
-            .to_vec()
-    }
-    fn fault(&self) -> Option<&SpecError> {
-        let upper = self.upper.level.fault();
-        upper.or_else(|| self.lower.level.fault())
     }
     fn store(&self) -> Store {
         self.store

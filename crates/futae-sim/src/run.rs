@@ -43,6 +43,7 @@ pub use latency::{AccessTimes, Latency, LatencyError};
 pub use one_pass::simulate_one_pass;
 pub use order::{Order, OrderError, Ordered};
 pub use parallel::in_parallel;
+use parallel::leaves_threads;
 pub use plan::Plan;
 pub use queued::Arrivals;
 pub use reading::Reading;
@@ -237,21 +238,34 @@ pub fn simulate(
     spec: &SimulationSpec,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Report, SimulationError> {
+    simulate_on(spec, false, progress)
+}
+
+/// As [`simulate`], on several threads if it is to be spread.
+fn simulate_on(
+    spec: &SimulationSpec,
+    is_spread: bool,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Report, SimulationError> {
     footprint(spec.guests, spec.workload.blocks(spec.block_bytes)?)?;
     let workloads = vec![&spec.workload; spec.guests as usize];
-    simulate_one(spec, &workloads, progress)
+    simulate_one(spec, &workloads, is_spread, progress)
 }
 
 /// Simulates one hierarchy, with a workload for each guest.
 fn simulate_one(
     spec: &SimulationSpec,
     workloads: &[&WorkloadSpec],
+    is_spread: bool,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Report, SimulationError> {
     if spec.levels.is_empty() || workloads.is_empty() {
         return Err(SimulationError::Empty);
     }
-    let plan = plan(spec, workloads)?;
+    let plan = Plan {
+        is_spread,
+        ..plan(spec, workloads)?
+    };
     let mut stream = stream(&plan, workloads)?;
     let (mut run, trace_digest) = plan.run(&mut stream, progress)?;
     for (guest, workload) in run.by_guest.iter_mut().zip(workloads) {
@@ -296,6 +310,7 @@ fn plan<'a>(
         seed: spec.seed,
         warmup_requests: spec.warmup_requests.unwrap_or(usual.warmup),
         requests: spec.requests.unwrap_or(usual.requests),
+        is_spread: false,
     })
 }
 
@@ -347,6 +362,7 @@ pub fn simulate_all(
         let group = groups.iter().position(|group| group.contains(&at))?;
         uppers[group].as_ref()
     };
+    let is_spread = leaves_threads(threads, specs.len());
     combine(in_parallel(
         specs.len(),
         threads,
@@ -359,7 +375,7 @@ pub fn simulate_all(
                     ..upper.below(&plan, progress)?
                 })
             }
-            None => simulate(&specs[at], progress),
+            None => simulate_on(&specs[at], is_spread, progress),
         },
     ))
 }
@@ -372,11 +388,12 @@ pub fn simulate_guests(
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Report, SimulationError> {
     let workloads: Vec<_> = workloads.iter().collect();
+    let is_spread = leaves_threads(threads, specs.len());
     combine(in_parallel(
         specs.len(),
         threads,
         progress,
-        |at, progress| simulate_one(&specs[at], &workloads, progress),
+        |at, progress| simulate_one(&specs[at], &workloads, is_spread, progress),
     ))
 }
 

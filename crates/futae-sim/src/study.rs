@@ -253,7 +253,7 @@ impl Study {
             && !has_sizes(path, options)
         {
             let set = &mut |done| listener.progress(Stage::OnePass, done);
-            let mut report = simulate_one_pass(path, options, view, only, set)?;
+            let mut report = simulate_one_pass(path, options, view, only, self.threads, set)?;
             report.trace.iter().for_each(|facts| listener.read(facts));
             self.add_latencies(&mut report, None, listener)?;
             return Ok((report, None));

@@ -80,6 +80,7 @@ fn one_pass(path: &PathBuf, spec: &TraceSimulation) -> Result<serde_json::Value,
         &options(),
         ViewChoice::Usual,
         spec,
+        2,
         &mut |_| {},
     ))
 }

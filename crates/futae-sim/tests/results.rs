@@ -175,37 +175,40 @@ impl BlockStream for Trace {
 #[test]
 fn a_stream_that_ends_early_or_asks_too_much() {
     let levels: [LevelSpec; 1] = ["lru:2blocks".parse().expect("a level")];
-    let plan = Plan {
-        levels: &levels,
-        links: &[],
-        write_mode: WriteMode::WriteThrough,
-        guests: 1,
-        blocks: 4,
-        distinct: 4,
-        block_bytes: 4096,
-        seed: 1,
-        warmup_requests: 2,
-        requests: u64::MAX,
-    };
-    let trace = |blocks: [u64; 5]| Trace(Vec::from(blocks).into_iter());
-    let (run, _) = plan
-        .run(&mut trace([0, 1, 1, 2, 0]), &mut |_| {})
-        .expect("a trace");
-    assert_eq!(
-        (
-            run.warmup_requests,
-            run.requests,
-            run.levels[0].counters.hits
-        ),
-        (2, 3, 1)
-    );
-    let error = plan
-        .run(&mut trace([0, 1, 3, 4, 0]), &mut |_| {})
-        .expect_err("block 4 of 4");
-    assert_eq!(
-        error.to_string(),
-        "request 3 is for block 4, but there are only 4 blocks"
-    );
+    for is_spread in [false, true] {
+        let plan = Plan {
+            levels: &levels,
+            links: &[],
+            write_mode: WriteMode::WriteThrough,
+            guests: 1,
+            blocks: 4,
+            distinct: 4,
+            block_bytes: 4096,
+            seed: 1,
+            warmup_requests: 2,
+            requests: u64::MAX,
+            is_spread,
+        };
+        let trace = |blocks: [u64; 5]| Trace(Vec::from(blocks).into_iter());
+        let (run, _) = plan
+            .run(&mut trace([0, 1, 1, 2, 0]), &mut |_| {})
+            .expect("a trace");
+        assert_eq!(
+            (
+                run.warmup_requests,
+                run.requests,
+                run.levels[0].counters.hits
+            ),
+            (2, 3, 1)
+        );
+        let error = plan
+            .run(&mut trace([0, 1, 3, 4, 0]), &mut |_| {})
+            .expect_err("block 4 of 4");
+        assert_eq!(
+            error.to_string(),
+            "request 3 is for block 4, but there are only 4 blocks"
+        );
+    }
 }
 
 #[test]

@@ -118,7 +118,8 @@ pub struct Args {
         conflicts_with_all = ["clients", "windows", "bounds", "report", "objects"]
     )]
     think: Option<Think>,
-    /// Threads [default: one for each processor]
+    /// Simulations at a time [default: one for each processor]; if there are half as many or fewer,
+    /// each uses up to three threads
     #[arg(long)]
     threads: Option<usize>,
     /// Print JSON

@@ -62,6 +62,7 @@ impl DemoPlan {
             seed: self.seed,
             warmup_requests: self.warmup_requests as u64,
             requests: (self.requests.len() - self.warmup_requests) as u64,
+            is_spread: false,
         };
         let mut stream = Drawn {
             requests: &self.requests,

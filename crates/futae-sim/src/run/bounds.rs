@@ -60,6 +60,7 @@ impl Traces {
             seed: 1,
             warmup_requests: 0,
             requests: facts.accesses,
+            is_spread: false,
         };
         let shape = plan.shape(facts.distinct_blocks)?;
         let per_request = |hits: Vec<u64>| {

@@ -1,12 +1,17 @@
 //! Feeds requests from a stream to a machine.
 
 use super::SimulationError;
-use crate::batch::{Asked, Batch};
+use crate::batch::{Asked, Batch, Batches};
 use crate::machine::{Machine, Served};
-use futae_trace::{BlockRequest, BlockStream, Digest};
+use futae_trace::{BlockRequest, BlockStream, Digest, InMemory};
+use std::sync::mpsc::{channel, sync_channel};
 
 /// Requests in one batch.
 const BATCH: usize = 1024;
+/// Requests that one thread hands to another together.
+const PART: usize = 16 * BATCH;
+/// Parts that wait for the other thread, at most.
+const PARTS: usize = 4;
 
 /// Additional facts about the requests of a stream.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,9 +24,11 @@ pub struct Known<'a> {
 
 /// A machine being fed from a stream.
 pub struct Drive<'a> {
-    pub stream: &'a mut dyn BlockStream,
+    pub stream: &'a mut (dyn BlockStream + Send),
     pub known: Known<'a>,
     pub machine: &'a mut dyn Machine,
+    /// Whether threads may be started.
+    pub is_spread: bool,
     pub blocks: u64,
     /// `None` if the digest is known already.
     pub digest: Option<Digest>,
@@ -36,52 +43,196 @@ const BATCHES_PER_PROGRESS: u64 = 1024;
 impl Drive<'_> {
     /// Sends the next `requests`, or the rest of the stream, and adds up where they were served.
     pub fn send(&mut self, requests: u64, served: &mut [Served]) -> Result<(), SimulationError> {
-        let mut filled = vec![BlockRequest::default(); BATCH];
-        let mut asked = Asked::default();
-        let mut left = requests;
-        while left > 0 {
-            // Batches end at the boundaries of the stream's words of write marks, wherever the
-            // first began.
-            let to_boundary = BATCH - (self.sent % BATCH as u64) as usize;
-            let wanted = left.min(to_boundary as u64) as usize;
-            let in_memory = match self.digest {
-                None => self.stream.in_memory(wanted),
-                Some(_) => None,
-            };
-            let is_filled = in_memory.is_none();
-            let mut batch = match in_memory {
-                Some(requests) => Batch::from(requests),
-                None => {
-                    let got = self.stream.fill(&mut filled[..wanted]);
-                    check(&filled[..got], self.sent, self.blocks)?;
-                    if let Some(digest) = &mut self.digest {
-                        digest.add(&filled[..got]);
-                    }
-                    asked.put_down(&filled[..got])
-                }
-            };
-            let got = batch.blocks.len();
-            let of_batch = |all: &'_ [u32]| -> std::ops::Range<usize> {
-                let begin = all.len().min(self.sent as usize);
-                begin..all.len().min(begin + got)
-            };
-            let (next_uses, bytes) = (self.known.next_uses, self.known.bytes);
-            batch.next_uses = &next_uses[of_batch(next_uses)];
-            batch.bytes = &bytes[of_batch(bytes)];
-            self.machine.feed(&batch, served);
-            if let Some(fault) = self.machine.fault() {
-                return Err(SimulationError::Policy(fault.clone()));
+        let mut coming = Coming {
+            drawing: Drawing {
+                stream: self.stream,
+                digest: self.digest.as_mut(),
+                blocks: self.blocks,
+                next: self.sent,
+                end: self.sent.saturating_add(requests),
+            },
+            passing: Passing {
+                known: self.known,
+                sent: &mut self.sent,
+                total: self.total,
+                progress: self.progress,
+            },
+            is_spread: self.is_spread,
+            outcome: Ok(()),
+        };
+        match self.is_spread {
+            true => self.machine.feed_spread(&mut coming, served),
+            false => self.machine.feed_all(&mut coming, served),
+        }
+        coming.outcome?;
+        match self.machine.fault() {
+            Some(fault) => Err(SimulationError::Policy(fault.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The next requests of a stream.
+struct Coming<'a> {
+    drawing: Drawing<'a>,
+    passing: Passing<'a>,
+    is_spread: bool,
+    outcome: Result<(), SimulationError>,
+}
+
+impl Batches for Coming<'_> {
+    fn each(&mut self, take: &mut dyn FnMut(&Batch<'_>) -> bool) {
+        let Self {
+            drawing,
+            passing,
+            is_spread,
+            ..
+        } = self;
+        self.outcome = match *is_spread && drawing.digest.is_some() {
+            true => apart(drawing, passing, take),
+            false => together(drawing, passing, take),
+        };
+    }
+}
+
+/// Draws requests on this thread.
+fn together(
+    drawing: &mut Drawing<'_>,
+    passing: &mut Passing<'_>,
+    take: &mut dyn FnMut(&Batch<'_>) -> bool,
+) -> Result<(), SimulationError> {
+    let mut drawn = Vec::new();
+    let mut asked = Asked::default();
+    loop {
+        let wanted = drawing.wanted(BATCH);
+        if let Some(requests) = drawing.in_memory(wanted) {
+            if !passing.pass(Batch::from(requests), take) {
+                return Ok(());
             }
-            self.sent += got as u64;
-            left -= got as u64;
-            if left == 0 || (self.sent / BATCH as u64).is_multiple_of(BATCHES_PER_PROGRESS) {
-                (self.progress)(self.sent as f64 / self.total as f64);
-            }
-            if is_filled && got < wanted {
-                break;
+        } else {
+            drawing.draw(wanted, &mut drawn)?;
+            if drawn.is_empty() || !passing.pass(asked.put_down(&drawn), take) {
+                return Ok(());
             }
         }
+    }
+}
+
+/// Draws requests on a thread of its own.
+fn apart(
+    drawing: &mut Drawing<'_>,
+    passing: &mut Passing<'_>,
+    take: &mut dyn FnMut(&Batch<'_>) -> bool,
+) -> Result<(), SimulationError> {
+    std::thread::scope(|scope| {
+        let (to_here, drawn) = sync_channel(PARTS);
+        let (to_there, emptied) = channel();
+        scope.spawn(move || {
+            loop {
+                let mut part: Vec<BlockRequest> = emptied.try_recv().unwrap_or_default();
+                let outcome = drawing.draw(drawing.wanted(PART), &mut part);
+                let is_last = outcome.is_err() || part.is_empty();
+                if to_here.send(outcome.map(|()| part)).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        let mut asked = Asked::default();
+        for part in drawn {
+            let part = part?;
+            for few in part.chunks(BATCH) {
+                if !passing.pass(asked.put_down(few), take) {
+                    return Ok(());
+                }
+            }
+            // At the end nobody needs it.
+            let _ = to_there.send(part);
+        }
         Ok(())
+    })
+}
+
+/// What draws requests.
+struct Drawing<'a> {
+    stream: &'a mut (dyn BlockStream + Send),
+    digest: Option<&'a mut Digest>,
+    /// Blocks that exist.
+    blocks: u64,
+    /// The number of the next request.
+    next: u64,
+    /// The number of the first that is not wanted.
+    end: u64,
+}
+
+impl Drawing<'_> {
+    /// How many requests to draw together, at most `limit`. They end at the boundaries of the
+    /// stream's words of write marks, wherever the first began.
+    fn wanted(&self, limit: usize) -> usize {
+        let to_boundary = limit as u64 - self.next % limit as u64;
+        (self.end - self.next).min(to_boundary) as usize
+    }
+
+    /// The next requests, if they are in memory already and their digest is known.
+    fn in_memory(&mut self, wanted: usize) -> Option<InMemory<'_>> {
+        if self.digest.is_some() || wanted == 0 {
+            return None;
+        }
+        let found = self.stream.in_memory(wanted)?;
+        self.next += found.blocks.len() as u64;
+        Some(found)
+    }
+
+    /// Replaces what is in `drawn` by the next requests; by none at the end.
+    fn draw(
+        &mut self,
+        wanted: usize,
+        drawn: &mut Vec<BlockRequest>,
+    ) -> Result<(), SimulationError> {
+        drawn.resize(wanted, BlockRequest::default());
+        let got = self.stream.fill(drawn);
+        drawn.truncate(got);
+        check(drawn, self.next, self.blocks)?;
+        if let Some(digest) = &mut self.digest {
+            digest.add(drawn);
+        }
+        self.next += got as u64;
+        if got < wanted {
+            // The stream ends here.
+            self.end = self.next;
+        }
+        Ok(())
+    }
+}
+
+/// What passes requests on.
+struct Passing<'a> {
+    known: Known<'a>,
+    sent: &'a mut u64,
+    total: u64,
+    progress: &'a mut dyn FnMut(f64),
+}
+
+impl Passing<'_> {
+    /// Passes a batch, with the additional facts about its requests; false if no more are taken.
+    fn pass(&mut self, batch: Batch<'_>, take: &mut dyn FnMut(&Batch<'_>) -> bool) -> bool {
+        let (begin, count) = (*self.sent as usize, batch.blocks.len());
+        let of_batch = |all: &[u32]| all.len().min(begin)..all.len().min(begin + count);
+        let (next_uses, bytes) = (self.known.next_uses, self.known.bytes);
+        let batch = Batch {
+            next_uses: &next_uses[of_batch(next_uses)],
+            bytes: &bytes[of_batch(bytes)],
+            ..batch
+        };
+        if !take(&batch) {
+            return false;
+        }
+        *self.sent += count as u64;
+        if *self.sent == self.total
+            || (*self.sent / BATCH as u64).is_multiple_of(BATCHES_PER_PROGRESS)
+        {
+            (self.progress)(*self.sent as f64 / self.total as f64);
+        }
+        true
     }
 }
 

@@ -93,10 +93,7 @@ impl Found {
 pub(super) fn sum(by_guest: &[Served], places: usize) -> Vec<Served> {
     let mut all = vec![Served::default(); places];
     for (at, served) in by_guest.iter().enumerate() {
-        let sum = &mut all[at % places];
-        sum.reads += served.reads;
-        sum.writes += served.writes;
-        sum.bytes += served.bytes;
+        all[at % places].add(served);
     }
     all
 }

@@ -77,12 +77,15 @@ pub(super) struct Noting<'a> {
     pub(super) lengths: Option<Lengths>,
     pub(super) times: Option<Times>,
     whole: u64,
-    progress: &'a mut dyn FnMut(f64),
+    progress: &'a mut (dyn FnMut(f64) + Send),
 }
 
 impl<'a> Noting<'a> {
     /// A reader that only reports progress.
-    pub(super) fn progress_of(reader: TraceReader, progress: &'a mut dyn FnMut(f64)) -> Self {
+    pub(super) fn progress_of(
+        reader: TraceReader,
+        progress: &'a mut (dyn FnMut(f64) + Send),
+    ) -> Self {
         Self {
             whole: reader.file_bytes().unwrap_or(0),
             reader,

@@ -19,14 +19,16 @@ impl TraceSimulation {
 
 /// Simulates one hierarchy under one trace while the trace is read, in memory that grows with the
 /// trace's blocks and not with its length. The report equals that of [`Traces`](super::Traces). The
-/// hierarchy must be [supported](TraceSimulation::is_one_pass). `progress` gets the fraction read,
+/// hierarchy must be [supported](TraceSimulation::is_one_pass). It is simulated on at most `threads`
+/// threads. `progress` gets the fraction read,
 /// from 0 to 1.
 pub fn simulate_one_pass(
     path: &PathBuf,
     options: &TraceOptions,
     view: ViewChoice,
     spec: &TraceSimulation,
-    progress: &mut dyn FnMut(f64),
+    threads: usize,
+    progress: &mut (dyn FnMut(f64) + Send),
 ) -> Result<Report, SimulationError> {
     debug_assert!(spec.is_one_pass(view), "needs the whole trace");
     let reader = TraceReader::open(path, options)?;
@@ -50,6 +52,7 @@ pub fn simulate_one_pass(
         seed: spec.seed,
         warmup_requests: spec.warmup_requests,
         requests: spec.requests.unwrap_or(u64::MAX),
+        is_spread: threads > 1,
     };
     let extras = Extras {
         footprint: Some(0),

@@ -4,6 +4,11 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// Whether `count` tasks leave a second thread for each, if they may use this many together.
+pub(super) fn leaves_threads(threads: usize, count: usize) -> bool {
+    threads >= 2 * count
+}
+
 /// Runs the tasks `0..count` on at most `threads` threads, at least one, and returns their results
 /// in order. `progress` gets the fraction done; it may cancel the tasks by unwinding, and its panic
 /// payload reaches the caller.

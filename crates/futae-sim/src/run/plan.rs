@@ -77,13 +77,16 @@ pub struct Plan<'a> {
     pub warmup_requests: u64,
     /// Requests that are counted; fewer if the stream ends.
     pub requests: u64,
+    /// Whether the requests may be drawn, and the lower of two levels simulated, on threads of
+    /// their own. The results are the same.
+    pub is_spread: bool,
 }
 
 impl Plan<'_> {
     /// Runs it. Returns the results and the digest of the requests.
     pub fn run(
         &self,
-        stream: &mut dyn BlockStream,
+        stream: &mut (dyn BlockStream + Send),
         progress: &mut dyn FnMut(f64),
     ) -> Result<(Run, String), SimulationError> {
         if !self.needs_future()? {
@@ -124,7 +127,7 @@ impl Plan<'_> {
     pub(super) fn run_with(
         &self,
         extras: &Extras<'_>,
-        stream: &mut dyn BlockStream,
+        stream: &mut (dyn BlockStream + Send),
         progress: &mut dyn FnMut(f64),
     ) -> Result<(Run, String), SimulationError> {
         let begin = Instant::now();
@@ -139,6 +142,7 @@ impl Plan<'_> {
             stream,
             known: extras.known,
             machine: machine.as_mut(),
+            is_spread: self.is_spread,
             blocks: footprint(self.guests, self.blocks)?,
             digest: extras.digest.then(Digest::default),
             sent: 0,

@@ -158,6 +158,7 @@ impl Upper {
             stream: &mut Misses(&self.misses),
             known: Known::default(),
             machine: lower.as_mut(),
+            is_spread: plan.is_spread,
             blocks,
             digest: None,
             sent: 0,

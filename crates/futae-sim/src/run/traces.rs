@@ -4,7 +4,7 @@ use super::closed::{Closed, ClosedLoop, Outcome, Think};
 use super::facts::TraceFacts;
 use super::noting::{Lengths, Noting, in_order};
 use super::order::{Asked, Clock, Order, Ordered, Times, schedule};
-use super::parallel::in_parallel;
+use super::parallel::{in_parallel, leaves_threads};
 use super::plan::{Extras, next_uses};
 use super::reading::Reading;
 use super::view::ViewChoice;
@@ -67,7 +67,7 @@ impl Traces {
         paths: &[PathBuf],
         options: &TraceOptions,
         view: ViewChoice,
-        progress: &mut dyn FnMut(f64),
+        progress: &mut (dyn FnMut(f64) + Send),
     ) -> Result<Self, SimulationError> {
         let reading = Reading {
             options: vec![options.clone(); paths.len()],
@@ -81,7 +81,7 @@ impl Traces {
     pub fn read_guests(
         paths: &[PathBuf],
         reading: &Reading,
-        progress: &mut dyn FnMut(f64),
+        progress: &mut (dyn FnMut(f64) + Send),
     ) -> Result<Self, SimulationError> {
         let all = paths.iter().zip(&reading.options);
         let open = all.map(|(path, options)| {
@@ -100,7 +100,7 @@ impl Traces {
         readers: Vec<TraceReader>,
         origin: &'static str,
         reading: &Reading,
-        progress: &mut dyn FnMut(f64),
+        progress: &mut (dyn FnMut(f64) + Send),
     ) -> Result<Self, SimulationError> {
         let names = readers.iter().map(|reader| reader.path().to_owned());
         let names: Vec<PathBuf> = names.collect();
@@ -113,7 +113,7 @@ impl Traces {
         open: impl Iterator<Item = Result<TraceReader, TraceError>>,
         origin: Option<&'static str>,
         reading: &Reading,
-        progress: &mut dyn FnMut(f64),
+        progress: &mut (dyn FnMut(f64) + Send),
     ) -> Result<Self, SimulationError> {
         let (order, view) = (reading.order, reading.neighbours_view()?);
         let begin = Instant::now();
@@ -325,7 +325,7 @@ impl Traces {
         blocks.max().unwrap_or(0)
     }
 
-    pub(super) fn with_stream<T>(&self, act: impl FnOnce(&mut dyn BlockStream) -> T) -> T {
+    pub(super) fn with_stream<T>(&self, act: impl FnOnce(&mut (dyn BlockStream + Send)) -> T) -> T {
         match &self.guests[..] {
             [only] => act(&mut only.stream()),
             guests if !self.schedule.is_empty() => {
@@ -386,8 +386,9 @@ impl Traces {
         progress: &(dyn Fn(f64) + Sync),
     ) -> Result<Report, SimulationError> {
         let seed = hierarchies.first().map_or(0, |first| first.seed);
+        let is_spread = leaves_threads(threads, hierarchies.len());
         let runs = in_parallel(hierarchies.len(), threads, progress, |at, progress| {
-            self.simulate_one(&hierarchies[at], block_bytes, progress)
+            self.simulate_one(&hierarchies[at], block_bytes, is_spread, progress)
         });
         let runs = runs.into_iter().collect::<Result<_, _>>()?;
         let mut report = report(runs, seed, self.digest().to_owned());
@@ -400,6 +401,7 @@ impl Traces {
         &self,
         spec: &TraceSimulation,
         block_bytes: u64,
+        is_spread: bool,
         progress: &mut dyn FnMut(f64),
     ) -> Result<Run, SimulationError> {
         let accesses = self.facts.accesses;
@@ -424,6 +426,7 @@ impl Traces {
             seed: spec.seed,
             warmup_requests: spec.warmup_requests.min(self.facts.accesses),
             requests: spec.requests.unwrap_or(left).min(left),
+            is_spread,
         };
         if let Some(closed) = &self.closed {
             return self.simulate_closed(closed, &plan, progress);

@@ -95,7 +95,7 @@ impl Requests<'_> {
     fn with_stream<T>(
         &self,
         block_bytes: u64,
-        act: impl FnOnce(&mut dyn BlockStream) -> T,
+        act: impl FnOnce(&mut (dyn BlockStream + Send)) -> T,
     ) -> Result<T, SimulationError> {
         match self {
             Self::Traces(traces) => Ok(traces.with_stream(act)),
@@ -183,6 +183,7 @@ impl Requests<'_> {
             seed: spec.seed,
             warmup_requests: warmup,
             requests: end - warmup,
+            is_spread: false,
         };
         let shape = plan.shape(self.footprint_blocks()?)?;
         let mut machine = machine::build(&shape)?;
@@ -202,6 +203,7 @@ impl Requests<'_> {
                     bytes,
                 },
                 machine: machine.as_mut(),
+                is_spread: plan.is_spread,
                 blocks: plan.blocks * u64::from(plan.guests),
                 digest: None,
                 sent: 0,

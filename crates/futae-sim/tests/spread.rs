@@ -1,0 +1,197 @@
+//! A run whose parts have threads of their own comes to what it comes to on one thread.
+
+mod common;
+
+use common::{SEED, hierarchy, spec};
+use futae_policy::replace::lru::Lru;
+use futae_policy::{
+    Access, DenseIndex, Departure, Kind, Level, Policy, PolicySpec, SimulatorHints, Slot, SpecError,
+};
+use futae_sim::batch::{Asked, Batch, Batches};
+use futae_sim::machine::{self, Machine, Served, TwoLevels};
+use futae_sim::{
+    BackedIndex, HierarchyShape, LevelShape, Link, Report, SimulationSpec, WriteMode, simulate_all,
+};
+use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const BLOCKS: u32 = 300;
+
+/// Requests with their lengths, in batches of a number that nothing divides.
+struct Kept {
+    requests: Vec<BlockRequest>,
+    bytes: Vec<u32>,
+}
+
+impl Kept {
+    fn new(count: usize) -> Self {
+        let workload: WorkloadSpec = format!("zipf(0.7,writes=0.2):{BLOCKS}blocks")
+            .parse()
+            .expect("a workload");
+        let mut requests = vec![BlockRequest::default(); count];
+        workload
+            .generator(4096, SEED)
+            .expect("fits")
+            .fill(&mut requests);
+        let bytes = (0..count as u32).map(|at| 512 * (1 + at % 9)).collect();
+        Self { requests, bytes }
+    }
+}
+
+impl Batches for Kept {
+    fn each(&mut self, take: &mut dyn FnMut(&Batch<'_>) -> bool) {
+        let mut asked = Asked::default();
+        for (requests, bytes) in self.requests.chunks(777).zip(self.bytes.chunks(777)) {
+            let batch = Batch {
+                bytes,
+                ..asked.put_down(requests)
+            };
+            if !take(&batch) {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn two_levels_count_the_same_on_two_threads() {
+    for kind in Kind::ALL {
+        for link in Link::ALL {
+            let levels = [("lru", 40), (kind.name(), 50)];
+            let level = |&(policy, slots): &(&str, u32)| LevelShape {
+                policy: policy.parse::<PolicySpec>().expect("a policy"),
+                slots,
+                others: Vec::new(),
+            };
+            let shape = HierarchyShape {
+                levels: levels.iter().map(level).collect(),
+                links: vec![link],
+                write_mode: WriteMode::WriteThrough,
+                guests: 1,
+                blocks: u64::from(BLOCKS),
+                seed: SEED,
+            };
+            let mut apart = machine::build(&shape).expect("known policies");
+            let mut general = hierarchy(&levels, link, u64::from(BLOCKS));
+            let mut served = [[Served::default(); 3]; 2];
+            general.feed_all(&mut Kept::new(20_000), &mut served[0]);
+            apart.feed_spread(&mut Kept::new(20_000), &mut served[1]);
+            assert_eq!(served[0], served[1], "{levels:?}, {link}");
+            let expected = Machine::counters(&general);
+            assert_eq!(apart.counters(), expected, "{levels:?}, {link}");
+            assert_eq!(apart.store(), *general.store(), "{levels:?}, {link}");
+        }
+    }
+}
+
+fn on(threads: usize, spec: &SimulationSpec) -> Report {
+    let specs = std::slice::from_ref(spec);
+    let mut report = simulate_all(specs, threads, &|_| {}).expect("a simulation");
+    report.runs[0].seconds = 0.0;
+    report
+}
+
+#[test]
+fn results_do_not_depend_on_the_threads() {
+    let one = ["arc:700blocks"];
+    let two = ["lru:400blocks", "exclusive:700blocks"];
+    let three = ["lru:400blocks", "sieve:500blocks", "lru:700blocks"];
+    for levels in [&one[..], &two, &three] {
+        for guests in [1, 2] {
+            let mut spec = spec(levels, None, "zipf(0.9,writes=0.1):3000blocks", (9, 23));
+            spec.guests = guests;
+            let single = serde_json::to_value(on(1, &spec)).expect("JSON");
+            let spread = serde_json::to_value(on(2, &spec)).expect("JSON");
+            assert_eq!(single, spread, "{levels:?}, {guests} guests");
+        }
+    }
+}
+
+#[test]
+fn progress_can_end_a_run_on_several_threads() {
+    let mut spec = spec(
+        &["lru:400blocks", "lru:700blocks"],
+        None,
+        "uniform:3000blocks",
+        (0, 1),
+    );
+    spec.requests = Some(1 << 40);
+    let thrown = catch_unwind(AssertUnwindSafe(|| {
+        simulate_all(&[spec], 2, &|done| {
+            if done > 1e-6 {
+                std::panic::panic_any("enough");
+            }
+        })
+    }));
+    let thrown = thrown.expect_err("it was ended");
+    assert_eq!(thrown.downcast_ref(), Some(&"enough"));
+}
+
+/// LRU, with a fault from its 100th miss on.
+struct Failing {
+    lru: Lru,
+    misses: u32,
+    fault: SpecError,
+}
+
+impl SimulatorHints for Failing {}
+
+impl Policy for Failing {
+    fn insert(&mut self, slot: Slot, access: &Access) {
+        self.misses += 1;
+        self.lru.insert(slot, access);
+    }
+    fn hit(&mut self, slot: Slot, access: &Access) {
+        self.lru.hit(slot, access);
+    }
+    fn victim(&mut self, incoming: &Access) -> Option<Slot> {
+        self.lru.victim(incoming)
+    }
+    fn remove(&mut self, slot: Slot, why: Departure) {
+        self.lru.remove(slot, why);
+    }
+    fn order(&self) -> Vec<Slot> {
+        self.lru.order()
+    }
+    fn audit(&self, resident: u32) {
+        self.lru.audit(resident);
+    }
+    fn fault(&self) -> Option<&SpecError> {
+        (self.misses >= 100).then_some(&self.fault)
+    }
+}
+
+/// The same reads again and again, without an end.
+struct Endless;
+
+impl Batches for Endless {
+    fn each(&mut self, take: &mut dyn FnMut(&Batch<'_>) -> bool) {
+        let blocks: Vec<u32> = (0..BLOCKS).collect();
+        let batch = Batch {
+            blocks: &blocks,
+            ..Batch::default()
+        };
+        while take(&batch) {}
+    }
+}
+
+#[test]
+fn a_policy_that_fails_below_ends_the_run() {
+    let fault = SpecError::Syntax {
+        text: "failing".to_owned(),
+        problem: "it fails",
+    };
+    let failing = Failing {
+        lru: Lru::new(50),
+        misses: 0,
+        fault,
+    };
+    let mut machine = TwoLevels::new(
+        Level::new(Lru::new(40), BackedIndex::new(0), 40),
+        Link::None,
+        Level::new(failing, DenseIndex::new(BLOCKS as usize), 50),
+        u64::from(BLOCKS),
+    );
+    machine.feed_spread(&mut Endless, &mut [Served::default(); 3]);
+    assert!(machine.fault().is_some());
+}
