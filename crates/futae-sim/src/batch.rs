@@ -45,14 +45,19 @@ impl<'a> Batch<'a> {
         self.writes.iter().all(|&marks| marks == 0)
     }
 
+    /// A write or a read.
+    #[inline(always)]
+    pub(crate) fn kind_of(&self, at: usize) -> AccessKind {
+        match self.is_write(at) {
+            true => AccessKind::Write,
+            false => AccessKind::Read,
+        }
+    }
+
     /// Request `at` as an access.
     #[inline(always)]
     pub(crate) fn access(&self, at: usize) -> Access {
-        let kind = match self.is_write(at) {
-            true => AccessKind::Write,
-            false => AccessKind::Read,
-        };
-        let mut access = Access::of(block(self.blocks[at]), kind);
+        let mut access = Access::of(block(self.blocks[at]), self.kind_of(at));
         if let Some(&next) = self.next_uses.get(at)
             && next != NEVER
         {

@@ -104,7 +104,6 @@ struct Stage {
     link: Link,
     dirt: Dirt,
     log: Option<DecisionLog>,
-    reads_ahead: bool,
 }
 
 impl Place for Stage {
@@ -121,7 +120,7 @@ impl Place for Stage {
         self.reach.review()
     }
     fn reads_ahead(&self) -> bool {
-        self.reads_ahead
+        self.reach.reads_ahead
     }
     #[inline]
     fn note_sent_down(&mut self, kind: AccessKind) {
@@ -267,11 +266,11 @@ impl Hierarchy {
                 reach: Reach {
                     level,
                     blocks: first..first + blocks,
+                    reads_ahead: spec.reads_ahead(),
                 },
                 link: shape.links.get(at).copied().unwrap_or_default(),
                 dirt: Dirt::default(),
                 log: None,
-                reads_ahead: spec.reads_ahead(),
             })
         };
         let own = |guest: u32| {

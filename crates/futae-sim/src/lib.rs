@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+mod conveyor;
 pub mod curve;
 pub mod forecast;
 pub mod hierarchy;

@@ -114,6 +114,19 @@ pub struct Reach<P, I> {
     pub level: Level<P, I>,
     /// All blocks that can be offered to it, on volume 0.
     pub blocks: Range<u64>,
+    /// Whether the blocks that its policy requests itself are read through the part below.
+    pub reads_ahead: bool,
+}
+
+impl<P, I> Reach<P, I> {
+    /// A level that does not read ahead.
+    pub(crate) fn new(level: Level<P, I>, blocks: Range<u64>) -> Self {
+        Self {
+            level,
+            blocks,
+            reads_ahead: false,
+        }
+    }
 }
 
 impl<P: Policy, I: Index> Place for Reach<P, I> {
@@ -133,6 +146,9 @@ impl<P: Policy, I: Index> Place for Reach<P, I> {
                 return Some(block);
             }
         }
+    }
+    fn reads_ahead(&self) -> bool {
+        self.reads_ahead
     }
     #[inline]
     fn note_sent_down(&mut self, kind: AccessKind) {
@@ -194,6 +210,17 @@ impl Store {
             writes: self.writes - earlier.writes,
             notice_reads: self.notice_reads - earlier.notice_reads,
             preload_reads: self.preload_reads - earlier.preload_reads,
+        }
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(&self, more: &Self) -> Self {
+        Self {
+            reads: self.reads + more.reads,
+            writes: self.writes + more.writes,
+            notice_reads: self.notice_reads + more.notice_reads,
+            preload_reads: self.preload_reads + more.preload_reads,
         }
     }
 }

@@ -1,20 +1,19 @@
-//! Hierarchies for the inner loop of a simulation: fed in batches, and for the common shapes (one
-//! level; LRU above any policy) with static dispatch of every call.
+//! Hierarchies for the inner loop of a simulation, fed in batches. In common shapes, a level is
+//! called for many requests together.
 
 use crate::batch::{Batch, Batches, block};
 use crate::hierarchy::{Hierarchy, HierarchyShape};
 use crate::index::BackedIndex;
 use crate::link::{Link, Reach, Store, load_reviewed, put};
 use crate::write_back::{WriteMode, Written};
-use futae_policy::{
-    Access, Counters, Kind, Level, PolicySpec, RegisteredPolicy, Slot, SpecError, Visit, visit,
-};
+use futae_policy::{Access, Counters, Level, RegisteredPolicy, Slot, SpecError, Visit, visit};
 use serde::Serialize;
 
-mod two_levels;
+mod cascade;
+mod message;
+mod stage;
 
-use two_levels::MakeTwo;
-pub use two_levels::TwoLevels;
+pub use cascade::Cascade;
 
 /// Requests served by one level, or by the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -78,29 +77,10 @@ pub trait Machine: Send {
 /// Builds the fastest machine for a shape.
 pub fn build(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
     shape.check();
-    let bottom = shape.levels.len() - 1;
-    let blocks = u64::from(shape.guests) * shape.blocks;
-    let level = &shape.levels[bottom];
-    let policy = shape.policy_shape(0, bottom);
-    let lru_above =
-        bottom == 1 && shape.guests == 1 && shape.levels[0].policy == PolicySpec::of(Kind::lru);
-    if shape.write_mode == WriteMode::WriteBack {
-        Ok(Box::new(Hierarchy::new(shape)?))
-    } else if bottom == 0 {
+    if shape.levels.len() == 1 && shape.write_mode == WriteMode::WriteThrough {
         build_last(shape)
-    } else if lru_above {
-        let upper = shape.levels[0].slots;
-        let link = shape.links[0];
-        visit(
-            &level.policy,
-            &policy,
-            MakeTwo {
-                upper,
-                link,
-                slots: level.slots,
-                blocks,
-            },
-        )
+    } else if Cascade::fits(shape) {
+        Ok(Box::new(Cascade::build(shape)?))
     } else {
         Ok(Box::new(Hierarchy::new(shape)?))
     }
@@ -236,10 +216,7 @@ impl Visit for MakeOne {
         let mut level = Level::new(policy, BackedIndex::new(0), self.slots);
         level.number_blocks(0);
         Box::new(One {
-            reach: Reach {
-                level,
-                blocks: 0..self.blocks,
-            },
+            reach: Reach::new(level, 0..self.blocks),
             store: Store::default(),
             guests: self.guests,
         })

@@ -215,19 +215,22 @@ fn stream(guests: u64) -> Vec<BlockRequest> {
 /// counts after every batch.
 #[test]
 fn fast_machines_count_what_the_general_one_counts() {
-    for kind in Kind::ALL {
+    let policies = Kind::ALL.iter().map(|kind| kind.name());
+    for policy in policies.chain(["linux(readahead=8)"]) {
         for link in Link::ALL {
             for (levels, guests) in [
-                (vec![(kind.name(), 50)], 1),
-                (vec![(kind.name(), 50)], 3),
-                (vec![("lru", 40), (kind.name(), 50)], 1),
+                (vec![(policy, 50)], 1),
+                (vec![(policy, 50)], 3),
+                (vec![("lru", 40), (policy, 50)], 1),
+                (vec![(policy, 40), ("arc", 50)], 3),
+                (vec![("lru", 20), (policy, 30), ("sieve", 50)], 2),
             ] {
                 let shape = shape(&levels, link, guests);
                 let mut fast = machine::build(&shape).expect("known policies");
                 let mut general = Hierarchy::new(&shape).expect("known policies");
                 for batch in stream(u64::from(guests)).chunks(777) {
-                    // Both levels and the store, for each guest.
-                    let mut served = [[Served::default(); 3 * 3]; 2];
+                    // All levels and the store, for each guest.
+                    let mut served = [[Served::default(); 3 * 4]; 2];
                     Machine::feed(
                         &mut general,
                         &Asked::default().put_down(batch),

@@ -2,15 +2,16 @@
 
 mod common;
 
-use common::{SEED, hierarchy, spec};
+use common::{SEED, spec};
 use futae_policy::replace::lru::Lru;
 use futae_policy::{
-    Access, DenseIndex, Departure, Kind, Level, Policy, PolicySpec, SimulatorHints, Slot, SpecError,
+    Access, DenseIndex, Departure, Level, Policy, PolicySpec, SimulatorHints, Slot, SpecError,
 };
 use futae_sim::batch::{Asked, Batch, Batches};
-use futae_sim::machine::{self, Machine, Served, TwoLevels};
+use futae_sim::machine::{self, Cascade, Machine, Served};
 use futae_sim::{
-    BackedIndex, HierarchyShape, LevelShape, Link, Report, SimulationSpec, WriteMode, simulate_all,
+    BackedIndex, Hierarchy, HierarchyShape, LevelShape, Link, Report, SimulationSpec, WriteMode,
+    simulate_all,
 };
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,10 +25,9 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(count: usize) -> Self {
-        let workload: WorkloadSpec = format!("zipf(0.7,writes=0.2):{BLOCKS}blocks")
-            .parse()
-            .expect("a workload");
+    fn new(guests: u32, count: usize) -> Self {
+        let workload = format!("zipf(0.7,writes=0.2):{}blocks", guests * BLOCKS);
+        let workload: WorkloadSpec = workload.parse().expect("a workload");
         let mut requests = vec![BlockRequest::default(); count];
         workload
             .generator(4096, SEED)
@@ -54,10 +54,18 @@ impl Batches for Kept {
 }
 
 #[test]
-fn two_levels_count_the_same_on_two_threads() {
-    for kind in Kind::ALL {
-        for link in Link::ALL {
-            let levels = [("lru", 40), (kind.name(), 50)];
+fn levels_count_the_same_on_threads_of_their_own() {
+    for (policy, link, guests) in [
+        ("exclusive", Link::Demote, 1),
+        ("inferred", Link::None, 2),
+        ("linux(readahead=8)", Link::Notice, 3),
+        ("lfu-history", Link::Demote, 2),
+    ] {
+        for levels in [
+            vec![("lru", 40), (policy, 50)],
+            vec![(policy, 40), ("arc", 50)],
+            vec![("lru", 20), (policy, 30), ("sieve", 50)],
+        ] {
             let level = |&(policy, slots): &(&str, u32)| LevelShape {
                 policy: policy.parse::<PolicySpec>().expect("a policy"),
                 slots,
@@ -65,21 +73,21 @@ fn two_levels_count_the_same_on_two_threads() {
             };
             let shape = HierarchyShape {
                 levels: levels.iter().map(level).collect(),
-                links: vec![link],
+                links: vec![link; levels.len() - 1],
                 write_mode: WriteMode::WriteThrough,
-                guests: 1,
+                guests,
                 blocks: u64::from(BLOCKS),
                 seed: SEED,
             };
-            let mut apart = machine::build(&shape).expect("known policies");
-            let mut general = hierarchy(&levels, link, u64::from(BLOCKS));
-            let mut served = [[Served::default(); 3]; 2];
-            general.feed_all(&mut Kept::new(20_000), &mut served[0]);
-            apart.feed_spread(&mut Kept::new(20_000), &mut served[1]);
-            assert_eq!(served[0], served[1], "{levels:?}, {link}");
-            let expected = Machine::counters(&general);
-            assert_eq!(apart.counters(), expected, "{levels:?}, {link}");
-            assert_eq!(apart.store(), *general.store(), "{levels:?}, {link}");
+            let mut spread = machine::build(&shape).expect("known policies");
+            let mut general = Hierarchy::new(&shape).expect("known policies");
+            let mut served = [[Served::default(); 3 * 4]; 2];
+            general.feed_all(&mut Kept::new(guests, 20_000), &mut served[0]);
+            spread.feed_spread(&mut Kept::new(guests, 20_000), &mut served[1]);
+            let what = format!("{levels:?}, {link}, {guests} guests");
+            assert_eq!(served[0], served[1], "{what}");
+            assert_eq!(spread.counters(), Machine::counters(&general), "{what}");
+            assert_eq!(spread.store(), *general.store(), "{what}");
         }
     }
 }
@@ -186,7 +194,7 @@ fn a_policy_that_fails_below_ends_the_run() {
         misses: 0,
         fault,
     };
-    let mut machine = TwoLevels::new(
+    let mut machine = Cascade::of_two(
         Level::new(Lru::new(40), BackedIndex::new(0), 40),
         Link::None,
         Level::new(failing, DenseIndex::new(BLOCKS as usize), 50),

@@ -11,7 +11,7 @@ use futae_policy::{
     Access, Admission, Counters, DenseIndex, Departure, Level, Policy, SimulatorHints, Slot,
 };
 use futae_sim::batch::Asked;
-use futae_sim::machine::{Machine, Served, TwoLevels};
+use futae_sim::machine::{Cascade, Machine, Served};
 use futae_sim::{BackedIndex, Link, theory};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
 
@@ -56,7 +56,7 @@ fn wrong(upper: u32, lower: u32, workload: &str, passes: (u64, u64)) -> f64 {
     let workload: WorkloadSpec = workload.parse().expect("a workload");
     let blocks = workload.blocks(4096).expect("whole blocks");
     let mut stream = workload.generator(4096, common::SEED).expect("fits");
-    let mut machine = TwoLevels::new(
+    let mut machine = Cascade::of_two(
         Level::new(Lru::new(upper), BackedIndex::new(0), upper),
         Link::Demote,
         Level::new(

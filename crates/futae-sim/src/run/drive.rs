@@ -2,16 +2,15 @@
 
 use super::SimulationError;
 use crate::batch::{Asked, Batch, Batches};
+use crate::conveyor::conveyor;
 use crate::machine::{Machine, Served};
 use futae_trace::{BlockRequest, BlockStream, Digest, InMemory};
-use std::sync::mpsc::{channel, sync_channel};
+use std::panic::resume_unwind;
 
 /// Requests in one batch.
 const BATCH: usize = 1024;
 /// Requests that one thread hands to another together.
 const PART: usize = 16 * BATCH;
-/// Parts that wait for the other thread, at most.
-const PARTS: usize = 4;
 
 /// Additional facts about the requests of a stream.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,30 +124,24 @@ fn apart(
     take: &mut dyn FnMut(&Batch<'_>) -> bool,
 ) -> Result<(), SimulationError> {
     std::thread::scope(|scope| {
-        let (to_here, drawn) = sync_channel(PARTS);
-        let (to_there, emptied) = channel();
-        scope.spawn(move || {
+        let (to_here, drawn) = conveyor();
+        let drawing = scope.spawn(move || {
+            let mut part = Vec::new();
             loop {
-                let mut part: Vec<BlockRequest> = emptied.try_recv().unwrap_or_default();
-                let outcome = drawing.draw(drawing.wanted(PART), &mut part);
-                let is_last = outcome.is_err() || part.is_empty();
-                if to_here.send(outcome.map(|()| part)).is_err() || is_last {
-                    return;
+                drawing.draw(drawing.wanted(PART), &mut part)?;
+                if part.is_empty() || !to_here.send(&mut part) {
+                    return Ok(());
                 }
             }
         });
         let mut asked = Asked::default();
-        for part in drawn {
-            let part = part?;
-            for few in part.chunks(BATCH) {
-                if !passing.pass(asked.put_down(few), take) {
-                    return Ok(());
-                }
-            }
-            // At the end nobody needs it.
-            let _ = to_there.send(part);
-        }
-        Ok(())
+        drawn.each(|part| {
+            let mut few = part.chunks(BATCH);
+            few.all(|few| passing.pass(asked.put_down(few), take))
+        });
+        drawing
+            .join()
+            .unwrap_or_else(|thrown| resume_unwind(thrown))
     })
 }
 

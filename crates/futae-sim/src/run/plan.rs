@@ -77,8 +77,8 @@ pub struct Plan<'a> {
     pub warmup_requests: u64,
     /// Requests that are counted; fewer if the stream ends.
     pub requests: u64,
-    /// Whether the requests may be drawn, and the lower of two levels simulated, on threads of
-    /// their own. The results are the same.
+    /// Whether requests may be drawn, and levels below the first simulated, on threads of their own.
+    /// The results are the same.
     pub is_spread: bool,
 }
 
