@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{BLOCK, Setup, fresh, setup, take, write};
+use common::{BLOCK, Setup, fresh, setup, setup_of, take, write};
 use futae_engine::{ClientId, Demotion, IoBuf, OnEviction, Operation};
 use futae_policy::Prng;
 
@@ -132,6 +132,39 @@ fn a_trim_or_zeroing_counts_as_a_write() {
     setup.start(client, 8, demote(1, 0xAA));
     assert_eq!(read_block(&setup, client, 1), [0; BLOCK as usize]);
     assert_eq!(setup.engine.status().demotions_refused, 1);
+}
+
+/// Blocks of two sectors; the last of the volume is short.
+#[test]
+fn after_a_failed_write_a_block_is_believed_once_it_was_written_whole() {
+    const SIZE: u64 = 2 * BLOCK;
+    let setup = setup_of(SIZE, "exclusive", 8, 33 * BLOCK, OnEviction::None);
+    let client = setup.engine.join(setup.volume);
+    let put = |sequence: u64, offset: u64, length: u64| {
+        let answer = setup.start(client, sequence, write(offset, &vec![1; length as usize]));
+        take(&answer).expect("answered").is_ok()
+    };
+    let mut sequence = 100;
+    let mut refused_of = |blocks: [u64; 6]| {
+        blocks.map(|block| {
+            sequence += 1;
+            let before = setup.engine.status().demotions_refused;
+            let length = SIZE.min(33 * BLOCK - block * SIZE);
+            let data = IoBuf::copy_of(&vec![2; length as usize]);
+            let demotion = Demotion::new(block * SIZE, data);
+            setup.start(client, sequence, Operation::Demote(demotion));
+            setup.engine.status().demotions_refused - before
+        })
+    };
+    setup.store.set(|inside| inside.fail_writes = true);
+    assert!(!put(1, 3 * SIZE, 3 * SIZE), "it fails");
+    assert!(!put(2, 16 * SIZE, BLOCK), "it fails");
+    setup.store.set(|inside| inside.fail_writes = false);
+    assert_eq!(refused_of([2, 3, 4, 5, 6, 16]), [0, 1, 1, 1, 0, 1]);
+    assert!(put(3, 3 * SIZE + BLOCK, 2 * SIZE));
+    assert_eq!(refused_of([2, 3, 4, 5, 6, 16]), [0, 1, 0, 1, 0, 1]);
+    assert!(put(4, 16 * SIZE, BLOCK));
+    assert_eq!(refused_of([2, 3, 4, 5, 6, 16]), [0, 1, 0, 1, 0, 0]);
 }
 
 #[test]

@@ -1,19 +1,21 @@
 //! Hierarchies for the inner loop of a simulation, fed in batches. In common shapes, a level is
 //! called for many requests together.
 
-use crate::batch::{Batch, Batches, block};
+use crate::batch::{Batch, Batches};
 use crate::hierarchy::{Hierarchy, HierarchyShape};
 use crate::index::BackedIndex;
-use crate::link::{Link, Reach, Store, load_reviewed, put};
+use crate::link::{Link, Reach, Store};
 use crate::write_back::{WriteMode, Written};
-use futae_policy::{Access, Counters, Level, RegisteredPolicy, Slot, SpecError, Visit, visit};
+use futae_policy::{Counters, Level, RegisteredPolicy, SpecError, Visit, visit};
 use serde::Serialize;
 
 mod cascade;
+mod feeding;
 mod message;
-mod stage;
+mod tier;
 
 pub use cascade::Cascade;
+use feeding::Feeding;
 
 /// Requests served by one level, or by the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -98,104 +100,6 @@ pub fn build_last(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError>
     visit(&level.policy, &shape.policy_shape(0, last), alone)
 }
 
-/// Sends each request of a batch; `put` returns the place at which it was served.
-fn each(batch: &Batch<'_>, served: &mut [Served], mut put: impl FnMut(&Access) -> u32) {
-    for at in 0..batch.blocks.len() {
-        let access = batch.access(at);
-        served[put(&access) as usize].count(batch.is_write(at), batch.bytes_of(at));
-    }
-}
-
-/// The number of requests for which data is prefetched together: few enough for the processor's
-/// nearest cache.
-const AHEAD: usize = 128;
-
-/// A machine whose first level serves most requests.
-trait Ahead {
-    /// Prefetches what [`look_ahead`](Self::look_ahead) will read first.
-    fn prefetch(&self, blocks: &[u32]);
-    /// Reads what requests for these blocks will need, and stores in `likely` the slot of each at
-    /// the first level, or any slot.
-    fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]);
-    /// Sends a read whose block is in slot `likely` of the first level; does nothing and returns
-    /// false if it is not.
-    fn hit(&mut self, likely: Slot, access: &Access) -> bool;
-    /// Sends any request, of this length, or 0 if all are equal; returns how far down it was
-    /// served.
-    fn put(&mut self, access: &Access, bytes: u32) -> u32;
-}
-
-/// As [`each`], with a look-ahead before each group of requests.
-#[inline(always)]
-fn each_ahead(machine: &mut impl Ahead, batch: &Batch<'_>, served: &mut [Served]) {
-    let mut likely = [Slot(0); AHEAD];
-    for begin in (0..batch.blocks.len()).step_by(AHEAD) {
-        let few = batch.part(begin..begin + AHEAD);
-        machine.prefetch(batch.part(begin + AHEAD..begin + 2 * AHEAD).blocks);
-        machine.look_ahead(few.blocks, &mut likely);
-        // Most runs have none of these; checking for them at every request would cost a tenth of
-        // the time.
-        if few.next_uses.is_empty() && few.bytes.is_empty() && few.only_reads() {
-            read_all(machine, few.blocks, &likely, served);
-        } else {
-            put_all(machine, &few, &likely, served);
-        }
-    }
-}
-
-/// Sends reads without additional facts.
-#[inline(always)]
-fn read_all(machine: &mut impl Ahead, blocks: &[u32], likely: &[Slot], served: &mut [Served]) {
-    let mut others = 0;
-    for (&number, &likely) in blocks.iter().zip(likely) {
-        let access = Access::read(block(number));
-        if !machine.hit(likely, &access) {
-            others += 1;
-            served[machine.put(&access, 0) as usize].reads += 1;
-        }
-    }
-    served[0].reads += blocks.len() as u64 - others;
-}
-
-#[inline(always)]
-fn put_all(machine: &mut impl Ahead, batch: &Batch<'_>, likely: &[Slot], served: &mut [Served]) {
-    let mut hits = Served::default();
-    for (at, &likely) in (0..batch.blocks.len()).zip(likely) {
-        if !batch.is_write(at) && machine.hit(likely, &batch.access(at)) {
-            hits.reads += 1;
-            hits.bytes += u64::from(batch.bytes_of(at));
-        } else {
-            let bytes = batch.bytes_of(at);
-            let depth = machine.put(&batch.access(at), bytes);
-            served[depth as usize].count(batch.is_write(at), bytes);
-        }
-    }
-    served[0].reads += hits.reads;
-    served[0].bytes += hits.bytes;
-}
-
-/// As [`each_ahead`], for a single level shared by guests with `blocks` blocks each.
-fn each_of_guests(machine: &mut impl Ahead, batch: &Batch<'_>, blocks: u64, served: &mut [Served]) {
-    let mut likely = [Slot(0); AHEAD];
-    for begin in (0..batch.blocks.len()).step_by(AHEAD) {
-        let few = batch.part(begin..begin + AHEAD);
-        machine.prefetch(batch.part(begin + AHEAD..begin + 2 * AHEAD).blocks);
-        machine.look_ahead(few.blocks, &mut likely);
-        for (at, &likely) in (0..few.blocks.len()).zip(&likely) {
-            let access = few.access(at);
-            let is_hit = !few.is_write(at) && machine.hit(likely, &access);
-            let bytes = few.bytes_of(at);
-            let depth = if is_hit {
-                0
-            } else {
-                machine.put(&access, bytes)
-            };
-            let guest = u64::from(few.blocks[at]) / blocks;
-            served[2 * guest as usize + depth as usize].count(few.is_write(at), bytes);
-        }
-    }
-}
-
 /// One level over the store.
 struct One<P> {
     reach: Reach<P, BackedIndex>,
@@ -223,36 +127,16 @@ impl Visit for MakeOne {
     }
 }
 
-impl<P: RegisteredPolicy> Ahead for One<P> {
-    #[inline(always)]
-    fn prefetch(&self, blocks: &[u32]) {
-        let blocks = blocks.iter().map(|&number| block(number));
-        self.reach.level.prefetch(blocks);
-    }
-    #[inline(always)]
-    fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]) {
-        let blocks = blocks.iter().map(|&number| block(number));
-        self.reach.level.look_ahead(blocks, likely, |_| {});
-    }
-    #[inline(always)]
-    fn hit(&mut self, likely: Slot, access: &Access) -> bool {
-        let hit = self.reach.level.access_in(likely, access);
-        if hit {
-            load_reviewed(&mut self.reach, Link::None, &mut self.store);
-        }
-        hit
-    }
-    #[inline(never)]
-    fn put(&mut self, access: &Access, _bytes: u32) -> u32 {
-        put(&mut self.reach, Link::None, &mut self.store, access)
-    }
-}
-
 impl<P: RegisteredPolicy> Machine for One<P> {
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
+        let mut feeding = Feeding {
+            reach: &mut self.reach,
+            link: Link::None,
+            below: &mut self.store,
+        };
         match self.guests {
-            None => each_ahead(self, batch, served),
-            Some(blocks) => each_of_guests(self, batch, blocks, served),
+            None => feeding.all(batch, served),
+            Some(blocks) => feeding.all_of_guests(batch, blocks, served),
         }
     }
     fn counters(&self) -> Vec<Counters> {
@@ -272,10 +156,12 @@ impl<P: RegisteredPolicy> Machine for One<P> {
 impl Machine for Hierarchy {
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
         let places = self.levels() as u32 + 1;
-        each(batch, served, |access| {
+        for at in 0..batch.blocks.len() {
+            let access = batch.access(at);
             let guest = self.guest_of(access.block.index());
-            guest * places + self.put(guest, access)
-        });
+            let place = guest * places + self.put(guest, &access);
+            served[place as usize].count(batch.is_write(at), batch.bytes_of(at));
+        }
     }
 
     fn counters(&self) -> Vec<Counters> {

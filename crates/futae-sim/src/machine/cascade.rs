@@ -2,16 +2,17 @@
 //!
 //! In a simulation under write-through, no level learns what happens below it. So each level is
 //! ahead of the next one: its messages are kept, and the next level takes them in their order, many
-//! together, or on a thread of its own. All guests' copies of a level are one stage.
+//! together, or on a thread of its own. All guests' copies of a level are one tier.
 
 use super::message::{Message, Outbox};
-use super::stage::{Places, Stage, Take};
+use super::tier::{Feed, Places, Take, Tier};
 use super::{Machine, Served};
 use crate::batch::{Batch, Batches};
 use crate::conveyor::{Filling, Taking, conveyor};
 use crate::hierarchy::HierarchyShape;
 use crate::index::BackedIndex;
 use crate::link::{Link, Reach, Store};
+use crate::write_back::WriteMode;
 use futae_policy::replace::lru::Lru;
 use futae_policy::{
     Counters, DenseIndex, Kind, Level, PolicySpec, RegisteredPolicy, SpecError, Visit, visit,
@@ -25,30 +26,32 @@ const REQUESTS: usize = 1024;
 /// Messages, at least, that are handed to another thread together.
 const PART: usize = 8192;
 
-/// A stage above another one, and what it has sent down.
+/// A tier above another one, and what it has sent down.
 struct Upper {
-    stage: Box<dyn Take<Outbox>>,
+    tier: Box<dyn Feed>,
     sent: Outbox,
 }
 
 /// Levels of any policies, for any number of guests, over one store.
 pub struct Cascade {
-    /// Top down, all but the last.
-    uppers: Vec<Upper>,
+    first: Upper,
+    /// Top down, between the first and the last.
+    middle: Vec<Upper>,
     last: Box<dyn Take<Store>>,
     store: Store,
 }
 
 impl Cascade {
-    /// Whether it can simulate this shape, which must have several levels: levels know no future,
-    /// direct no other levels, and keep no written data back.
+    /// Whether it can simulate this shape: several levels, which know no future, direct no other
+    /// levels, and keep no written data back.
     pub(super) fn fits(shape: &HierarchyShape) -> bool {
         let mut policies = shape.levels.iter().map(|level| &level.policy);
-        shape.write_mode == crate::write_back::WriteMode::WriteThrough
+        !shape.links.is_empty()
+            && shape.write_mode == WriteMode::WriteThrough
             && policies.all(|policy| !policy.directs() && !policy.needs_future())
     }
 
-    /// Builds every level, empty.
+    /// Builds every level of a shape that [fits](Self::fits), empty.
     pub(super) fn build(shape: &HierarchyShape) -> Result<Self, SpecError> {
         let places = Places {
             guests: shape.guests,
@@ -56,21 +59,23 @@ impl Cascade {
             places: shape.levels.len() + 1,
         };
         let upper = |(depth, &link): (usize, &Link)| {
-            let stage = match shape.levels[depth].policy == PolicySpec::of(Kind::lru) {
-                true => stage(shape, depth, link, places, |slots, _| Ok(Lru::new(slots)))?,
-                false => stage(shape, depth, link, places, |_, guest| {
+            let tier = match shape.levels[depth].policy == PolicySpec::of(Kind::lru) {
+                true => tier_above(shape, depth, link, places, |slots, _| Ok(Lru::new(slots)))?,
+                false => tier_above(shape, depth, link, places, |_, guest| {
                     let level = &shape.levels[depth];
                     futae_policy::build(&level.policy, &shape.policy_shape(guest, depth))
                 })?,
             };
             let sent = Outbox::default();
-            Ok(Upper { stage, sent })
+            Ok(Upper { tier, sent })
         };
         let uppers = shape.links.iter().enumerate().map(upper);
+        let mut uppers = uppers.collect::<Result<Vec<_>, SpecError>>()?;
         let bottom = shape.levels.len() - 1;
         let last = &shape.levels[bottom];
         Ok(Self {
-            uppers: uppers.collect::<Result<_, SpecError>>()?,
+            first: uppers.remove(0),
+            middle: uppers,
             last: visit(
                 &last.policy,
                 &shape.policy_shape(0, bottom),
@@ -96,31 +101,38 @@ impl Cascade {
             blocks,
             places: 3,
         };
-        let upper = Stage {
+        let upper = Tier {
             levels: vec![Reach::new(upper, 0..blocks)],
             link,
             depth: 0,
             places,
         };
         Self {
-            uppers: vec![Upper {
-                stage: Box::new(upper),
+            first: Upper {
+                tier: Box::new(upper),
                 sent: Outbox::default(),
-            }],
+            },
+            middle: Vec::new(),
             last: Box::new(last(lower, places)),
             store: Store::default(),
         }
     }
 }
 
+impl Cascade {
+    fn uppers(&self) -> impl Iterator<Item = &Upper> {
+        std::iter::once(&self.first).chain(&self.middle)
+    }
+}
+
 /// A level above the last one, with a copy for each guest.
-fn stage<P: RegisteredPolicy + 'static>(
+fn tier_above<P: RegisteredPolicy + 'static>(
     shape: &HierarchyShape,
     depth: usize,
     link: Link,
     places: Places,
     policy: impl Fn(u32, u32) -> Result<P, SpecError>,
-) -> Result<Box<dyn Take<Outbox>>, SpecError> {
+) -> Result<Box<dyn Feed>, SpecError> {
     let reads_ahead = shape.levels[depth].policy.reads_ahead();
     let copy = |guest: u32| {
         let first = u64::from(guest) * shape.blocks;
@@ -134,7 +146,7 @@ fn stage<P: RegisteredPolicy + 'static>(
             ..reach
         })
     };
-    Ok(Box::new(Stage {
+    Ok(Box::new(Tier {
         levels: (0..shape.guests).map(copy).collect::<Result<_, _>>()?,
         link,
         depth,
@@ -149,9 +161,9 @@ fn stage<P: RegisteredPolicy + 'static>(
 fn last<Q: RegisteredPolicy>(
     mut level: Level<Q, DenseIndex>,
     places: Places,
-) -> Stage<Q, DenseIndex> {
+) -> Tier<Q, DenseIndex> {
     level.number_blocks(0);
-    Stage {
+    Tier {
         levels: vec![Reach::new(
             level,
             0..u64::from(places.guests) * places.blocks,
@@ -178,36 +190,32 @@ impl Visit for MakeLast {
 impl Machine for Cascade {
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
         for begin in (0..batch.blocks.len()).step_by(REQUESTS) {
-            let few = batch.part(begin..begin + REQUESTS);
-            let mut messages: Option<&[Message]> = None;
-            for Upper { stage, sent } in &mut self.uppers {
+            let Upper { tier, sent } = &mut self.first;
+            sent.messages.clear();
+            tier.feed(&batch.part(begin..begin + REQUESTS), served, sent);
+            let mut messages = &sent.messages;
+            for Upper { tier, sent } in &mut self.middle {
                 sent.messages.clear();
-                match messages {
-                    None => stage.feed(&few, served, sent),
-                    Some(messages) => stage.take(messages, served, sent),
-                }
-                messages = Some(&sent.messages);
+                tier.take(messages, served, sent);
+                messages = &sent.messages;
             }
-            self.last
-                .take(messages.unwrap_or_default(), served, &mut self.store);
+            self.last.take(messages, served, &mut self.store);
         }
     }
 
     /// Every level has a thread, the first level this one.
     fn feed_spread(&mut self, batches: &mut dyn Batches, served: &mut [Served]) {
         let Self {
-            uppers,
+            first,
+            middle,
             last,
             store,
         } = self;
         let none = vec![Served::default(); served.len()];
-        let Some((first, others)) = uppers.split_first_mut() else {
-            return self.feed_all(batches, served);
-        };
         thread::scope(|scope| {
             let (to_next, mut from_above) = conveyor();
             let mut below = Vec::new();
-            for upper in others {
+            for upper in middle {
                 let (to_next, next) = conveyor();
                 let messages = std::mem::replace(&mut from_above, next);
                 let mut served = none.clone();
@@ -226,7 +234,7 @@ impl Machine for Cascade {
             }));
             first.sent.messages.clear();
             batches.each(&mut |batch| {
-                first.stage.feed(batch, served, &mut first.sent);
+                first.tier.feed(batch, served, &mut first.sent);
                 first.goes_on(&to_next)
             });
             // Nobody takes it if a policy has failed.
@@ -242,20 +250,20 @@ impl Machine for Cascade {
     }
 
     fn counters(&self) -> Vec<Counters> {
-        let uppers = self.uppers.iter().map(|upper| upper.stage.counters());
+        let uppers = self.uppers().map(|upper| upper.tier.counters());
         uppers.chain([self.last.counters()]).collect()
     }
     fn remarks(&self) -> Vec<Vec<String>> {
-        let uppers = self.uppers.iter().map(|upper| upper.stage.remarks());
+        let uppers = self.uppers().map(|upper| upper.tier.remarks());
         uppers.chain([self.last.remarks()]).collect()
     }
     fn fault(&self) -> Option<&SpecError> {
-        let mut uppers = self.uppers.iter();
-        let upper = uppers.find_map(|upper| upper.stage.fault());
+        let mut uppers = self.uppers();
+        let upper = uppers.find_map(|upper| upper.tier.fault());
         upper.or_else(|| self.last.fault())
     }
     fn store(&self) -> Store {
-        let uppers = self.uppers.iter().map(|upper| &upper.sent.store);
+        let uppers = self.uppers().map(|upper| &upper.sent.store);
         uppers.fold(self.store, |sum, store| sum.plus(store))
     }
 }
@@ -266,7 +274,7 @@ impl Upper {
     fn goes_on(&mut self, to_next: &Filling<Message>) -> bool {
         let sent = &mut self.sent.messages;
         let is_taken = sent.len() < PART || to_next.send(sent);
-        is_taken && self.stage.fault().is_none()
+        is_taken && self.tier.fault().is_none()
     }
 }
 
@@ -279,7 +287,7 @@ fn take_all(
 ) {
     upper.sent.messages.clear();
     messages.each(|messages| {
-        upper.stage.take(messages, served, &mut upper.sent);
+        upper.tier.take(messages, served, &mut upper.sent);
         upper.goes_on(to_next)
     });
     // Nobody takes it if a policy has failed.

@@ -1,10 +1,11 @@
 //! One level of a [`Cascade`](super::Cascade), or a copy of it for each guest.
 
-use super::message::{Message, Outlet, blocks_of};
-use super::{AHEAD, Ahead, Served, each_ahead, sum_of};
-use crate::batch::{Batch, block};
-use crate::link::{Link, Reach, load_reviewed, put};
-use futae_policy::{Access, AccessKind, Counters, Index, RegisteredPolicy, Slot, SpecError};
+use super::feeding::{AHEAD, Feeding, put_noting};
+use super::message::{Message, Outbox, Outlet, blocks_of};
+use super::{Served, sum_of};
+use crate::batch::Batch;
+use crate::link::{Link, Reach, load_reviewed};
+use futae_policy::{AccessKind, Counters, Index, RegisteredPolicy, Slot, SpecError};
 
 /// Where each request is counted: for each guest a place for each level and one for the store.
 #[derive(Clone, Copy)]
@@ -28,7 +29,7 @@ impl Places {
 }
 
 /// One level, or a copy of it for each guest.
-pub(super) struct Stage<P, I> {
+pub(super) struct Tier<P, I> {
     /// One for each guest, or one that all share.
     pub(super) levels: Vec<Reach<P, I>>,
     pub(super) link: Link,
@@ -37,7 +38,7 @@ pub(super) struct Stage<P, I> {
     pub(super) places: Places,
 }
 
-impl<P: RegisteredPolicy, I: Index> Stage<P, I> {
+impl<P: RegisteredPolicy, I: Index> Tier<P, I> {
     #[inline]
     fn level_of(&self, block: u32) -> usize {
         match self.levels.len() {
@@ -103,58 +104,8 @@ impl<P: RegisteredPolicy, I: Index> Stage<P, I> {
     }
 }
 
-/// As [`put`]; the part below learns of a write whether the level has the block.
-#[inline(always)]
-fn put_noting<P: RegisteredPolicy, I: Index>(
-    reach: &mut Reach<P, I>,
-    link: Link,
-    below: &mut impl Outlet,
-    access: &Access,
-) -> u32 {
-    let depth = put(reach, link, below, access);
-    if depth == 0 && access.kind == AccessKind::Write {
-        below.end_served();
-    }
-    depth
-}
-
-/// The first stage of one guest, which serves most requests, while it is fed.
-struct Feeding<'a, P, I, B> {
-    reach: &'a mut Reach<P, I>,
-    link: Link,
-    below: &'a mut B,
-}
-
-impl<P: RegisteredPolicy, I: Index, B: Outlet> Ahead for Feeding<'_, P, I, B> {
-    #[inline(always)]
-    fn prefetch(&self, blocks: &[u32]) {
-        let blocks = blocks.iter().map(|&number| block(number));
-        self.reach.level.prefetch(blocks);
-    }
-    #[inline(always)]
-    fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]) {
-        let blocks = blocks.iter().map(|&number| block(number));
-        self.reach.level.look_ahead(blocks, likely, |_| {});
-    }
-    #[inline(always)]
-    fn hit(&mut self, likely: Slot, access: &Access) -> bool {
-        let hit = self.reach.level.access_in(likely, access);
-        if hit {
-            load_reviewed(self.reach, self.link, self.below);
-        }
-        hit
-    }
-    #[inline(always)]
-    fn put(&mut self, access: &Access, bytes: u32) -> u32 {
-        self.below.begin(bytes, false);
-        put_noting(self.reach, self.link, self.below, access)
-    }
-}
-
-/// A stage, whatever its policy, above a part `B`.
+/// A tier, whatever its policy, above a part `B`.
 pub(super) trait Take<B>: Send {
-    /// Takes the requests of a batch as the first level.
-    fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served], below: &mut B);
     /// Takes messages, counts the requests among them that it serves, and sends its own.
     fn take(&mut self, messages: &[Message], served: &mut [Served], below: &mut B);
     /// The sum of its levels' counters.
@@ -165,18 +116,7 @@ pub(super) trait Take<B>: Send {
     fn fault(&self) -> Option<&SpecError>;
 }
 
-impl<P: RegisteredPolicy, I: Index + Send, B: Outlet> Take<B> for Stage<P, I> {
-    fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served], below: &mut B) {
-        let link = self.link;
-        if let [reach] = &mut self.levels[..] {
-            // What this level does not serve is counted below.
-            let mut places = [Served::default(); 2];
-            each_ahead(&mut Feeding { reach, link, below }, batch, &mut places);
-            served[0].add(&places[0]);
-        } else {
-            self.take(&Message::all_of(batch), served, below);
-        }
-    }
+impl<P: RegisteredPolicy, I: Index + Send, B: Outlet> Take<B> for Tier<P, I> {
     fn take(&mut self, messages: &[Message], served: &mut [Served], below: &mut B) {
         let mut likely = [Slot(0); AHEAD];
         let mut groups = messages.chunks(AHEAD).peekable();
@@ -202,5 +142,25 @@ impl<P: RegisteredPolicy, I: Index + Send, B: Outlet> Take<B> for Stage<P, I> {
     }
     fn fault(&self) -> Option<&SpecError> {
         self.levels.iter().find_map(|reach| reach.level.fault())
+    }
+}
+
+/// A tier above another one.
+pub(super) trait Feed: Take<Outbox> {
+    /// Takes the requests of a batch as the first tier does; otherwise as [`Take::take`].
+    fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served], below: &mut Outbox);
+}
+
+impl<P: RegisteredPolicy, I: Index + Send> Feed for Tier<P, I> {
+    fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served], below: &mut Outbox) {
+        let link = self.link;
+        if let [reach] = &mut self.levels[..] {
+            // What this level does not serve is counted below.
+            let mut places = [Served::default(); 2];
+            Feeding { reach, link, below }.all(batch, &mut places);
+            served[0].add(&places[0]);
+        } else {
+            self.take(&Message::all_of(batch), served, below);
+        }
     }
 }
