@@ -3,12 +3,12 @@
 
 mod common;
 
-use common::{SEED, guests, hierarchy};
-use futae_policy::{AccessKind, Counters, Decision, Kind, PolicySpec};
+use common::{SEED, guests, hierarchy, shape};
+use futae_policy::{AccessKind, Counters, Decision, Kind};
 use futae_sim::batch::Asked;
 use futae_sim::machine::{self, Machine, Served};
 use futae_sim::replay::{ReplaySpec, replay};
-use futae_sim::{Hierarchy, HierarchyShape, LevelShape, Link, WriteMode};
+use futae_sim::{Hierarchy, Link};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -178,27 +178,6 @@ fn guests_share_the_last_level_and_nothing_else() {
 
 const BLOCKS: u64 = 300;
 
-fn shape(levels: &[(&str, u32)], link: Link, guests: u32) -> HierarchyShape {
-    let level = |&(policy, slots): &(&str, u32)| {
-        let policy: PolicySpec = policy.parse().expect("a policy");
-        LevelShape {
-            policy,
-            slots,
-            others: Vec::new(),
-        }
-    };
-    let links = vec![link; levels.len() - 1];
-    let levels = levels.iter().map(level).collect();
-    HierarchyShape {
-        levels,
-        links,
-        write_mode: WriteMode::WriteThrough,
-        guests,
-        blocks: BLOCKS,
-        seed: SEED,
-    }
-}
-
 fn stream(guests: u64) -> Vec<BlockRequest> {
     let size = guests * BLOCKS;
     let workload = format!("zipf(0.7,writes=0.2):{size}blocks");
@@ -225,7 +204,7 @@ fn fast_machines_count_what_the_general_one_counts() {
                 (vec![(policy, 40), ("arc", 50)], 3),
                 (vec![("lru", 20), (policy, 30), ("sieve", 50)], 2),
             ] {
-                let shape = shape(&levels, link, guests);
+                let shape = shape(&levels, link, BLOCKS, guests);
                 let mut fast = machine::build(&shape).expect("known policies");
                 let mut general = Hierarchy::new(&shape).expect("known policies");
                 for batch in stream(u64::from(guests))[..10_000].chunks(777) {
@@ -253,7 +232,7 @@ fn counts_add_up_at_every_boundary() {
     for kind in Kind::ALL {
         for link in Link::ALL {
             let levels = [(kind.name(), 20), ("fifo", 30), (kind.name(), 60)];
-            let shape = shape(&levels, link, 2);
+            let shape = shape(&levels, link, BLOCKS, 2);
             let mut three = Hierarchy::new(&shape).expect("known policies");
             Machine::feed(
                 &mut three,
@@ -292,7 +271,7 @@ fn counts_add_up_at_every_boundary() {
 #[test]
 fn logs_replay() {
     for kind in Kind::ALL {
-        let shape = shape(&[("lru", 40), (kind.name(), 50)], Link::Demote, 1);
+        let shape = shape(&[("lru", 40), (kind.name(), 50)], Link::Demote, BLOCKS, 1);
         let mut two = Hierarchy::new(&shape).expect("known policies");
         let log = logged(&mut two, 0);
         Machine::feed(

@@ -2,17 +2,12 @@
 
 mod common;
 
-use common::{SEED, spec};
+use common::{SEED, shape, spec};
 use futae_policy::replace::lru::Lru;
-use futae_policy::{
-    Access, DenseIndex, Departure, Level, Policy, PolicySpec, SimulatorHints, Slot, SpecError,
-};
+use futae_policy::{Access, DenseIndex, Departure, Level, Policy, SimulatorHints, Slot, SpecError};
 use futae_sim::batch::{Asked, Batch, Batches};
 use futae_sim::machine::{self, Cascade, Machine, Served};
-use futae_sim::{
-    BackedIndex, Hierarchy, HierarchyShape, LevelShape, Link, Report, SimulationSpec, WriteMode,
-    simulate_all,
-};
+use futae_sim::{BackedIndex, Hierarchy, Link, Report, SimulationSpec, simulate_all};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -66,19 +61,7 @@ fn levels_count_the_same_on_threads_of_their_own() {
             vec![(policy, 40), ("arc", 50)],
             vec![("lru", 20), (policy, 30), ("sieve", 50)],
         ] {
-            let level = |&(policy, slots): &(&str, u32)| LevelShape {
-                policy: policy.parse::<PolicySpec>().expect("a policy"),
-                slots,
-                others: Vec::new(),
-            };
-            let shape = HierarchyShape {
-                levels: levels.iter().map(level).collect(),
-                links: vec![link; levels.len() - 1],
-                write_mode: WriteMode::WriteThrough,
-                guests,
-                blocks: u64::from(BLOCKS),
-                seed: SEED,
-            };
+            let shape = shape(&levels, link, u64::from(BLOCKS), guests);
             let mut spread = machine::build(&shape).expect("known policies");
             let mut general = Hierarchy::new(&shape).expect("known policies");
             let mut served = [[Served::default(); 3 * 4]; 2];

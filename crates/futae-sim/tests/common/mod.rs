@@ -15,7 +15,12 @@ pub fn hierarchy(levels: &[(&str, u32)], link: Link, blocks: u64) -> Hierarchy {
 
 /// A hierarchy for several guests.
 pub fn guests(levels: &[(&str, u32)], link: Link, blocks: u64, guests: u32) -> Hierarchy {
-    let shape = |&(policy, slots): &(&str, u32)| {
+    Hierarchy::new(&shape(levels, link, blocks, guests)).expect("known policies")
+}
+
+/// The parameters of a hierarchy for guests with this many blocks each.
+pub fn shape(levels: &[(&str, u32)], link: Link, blocks: u64, guests: u32) -> HierarchyShape {
+    let level = |&(policy, slots): &(&str, u32)| {
         let policy: PolicySpec = policy.parse().expect("a policy");
         LevelShape {
             policy,
@@ -23,15 +28,14 @@ pub fn guests(levels: &[(&str, u32)], link: Link, blocks: u64, guests: u32) -> H
             others: Vec::new(),
         }
     };
-    let shape = HierarchyShape {
-        levels: levels.iter().map(shape).collect(),
+    HierarchyShape {
+        levels: levels.iter().map(level).collect(),
         links: vec![link; levels.len() - 1],
         write_mode: WriteMode::WriteThrough,
         guests,
         blocks,
         seed: SEED,
-    };
-    Hierarchy::new(&shape).expect("known policies")
+    }
 }
 
 /// A simulation of 4 KiB blocks for one guest; passes are over the workload's blocks.
