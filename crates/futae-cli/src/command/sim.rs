@@ -119,7 +119,7 @@ pub struct Args {
     )]
     think: Option<Think>,
     /// Simulations at a time [default: one for each processor]; if there are half as many or fewer,
-    /// each uses a thread for each level and one that draws requests
+    /// each may use a thread for each level and one that draws the requests of a workload
     #[arg(long)]
     threads: Option<usize>,
     /// Print JSON

@@ -87,6 +87,7 @@ impl Batches for Coming<'_> {
             is_spread,
             ..
         } = self;
+        // Requests whose digest is known already are in memory, or are read from a trace here.
         self.outcome = match *is_spread && drawing.digest.is_some() {
             true => apart(drawing, passing, take),
             false => together(drawing, passing, take),

@@ -101,9 +101,7 @@ impl<'a> Queued<'a> {
         let is_here = |at: &Served| at.reads + at.writes > 0;
         let place = self.one.iter().position(is_here).unwrap_or(0);
         for (all, one) in served.iter_mut().zip(&self.one) {
-            all.reads += one.reads;
-            all.writes += one.writes;
-            all.bytes += one.bytes;
+            all.add(one);
         }
         let levels = self.places as u32 - 1;
         let guest = (place / self.places) as u32;

@@ -158,7 +158,7 @@ impl Upper {
             stream: &mut Misses(&self.misses),
             known: Known::default(),
             machine: lower.as_mut(),
-            is_spread: plan.is_spread,
+            is_spread: false,
             blocks,
             digest: None,
             sent: 0,
