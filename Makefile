@@ -31,14 +31,14 @@ FAST = tidy tidy_circles commands frames receiver bounds learns boundaries curve
 	wrong_end broken hashed_keys real_traces
 
 test-fast: ## for one who edits: unit tests, and the tests that need no mount and no guest
-	$(CARGO) test --workspace --locked --lib --bins $(addprefix --test ,$(FAST))
+	$(CARGO) test --locked --lib --bins $(addprefix --test ,$(FAST))
 
 test-unit: ## unit tests and examples in the documentation
-	$(CARGO) test --workspace --locked --lib --bins
-	$(CARGO) test --workspace --locked --doc
+	$(CARGO) test --locked --lib --bins
+	$(CARGO) test --locked --doc
 
 test-crates: ## each crate's own integration tests
-	$(CARGO) test --workspace --locked --exclude futae-tests --test '*'
+	$(CARGO) test --locked --workspace --exclude futae-python --exclude futae-tests --test '*'
 
 test-e2e: ## the tidy test, and the real binary from end to end
 	$(CARGO) test --locked -p futae-tests --tests
@@ -84,7 +84,7 @@ bench-isolation: ## what attackers can do to an honest client; status 1 beyond t
 	@scripts/bench-isolation $(ARGS)
 
 reference: ## the generated pages of the book: commands.md, policies.md, metrics.md and laboratory.md in docs/reference/
-	$(CARGO) build --locked --workspace --bin futae --bin futae-lab
+	$(CARGO) build --locked --bin futae --bin futae-lab
 	programs="$${CARGO_TARGET_DIR:-target}/debug"; \
 	page() { "$$programs/$$2" reference $$3 > docs/reference/$$1.md.new && mv docs/reference/$$1.md.new docs/reference/$$1.md; }; \
 	page commands futae commands && page policies futae policies && page metrics futae metrics && page laboratory futae-lab
@@ -102,7 +102,7 @@ oci: deb ## an OCI image of the host's package, in target/futae-oci.tar; needs r
 
 package: ## what each published crate would hold; nothing is uploaded
 	$(CARGO) package --workspace --locked --no-verify --allow-dirty --quiet \
-		--exclude futae-lab --exclude futae-papers --exclude futae-machine --exclude futae-bench \
+		--exclude futae-lab --exclude futae-python --exclude futae-papers --exclude futae-machine --exclude futae-bench \
 		--exclude futae-tests --exclude futae-testkit --exclude futae-vopr --exclude futae-interleavings --exclude futae-examples
 
 lint: ## format, clippy and documentation, without a warning
@@ -112,8 +112,6 @@ lint: ## format, clippy and documentation, without a warning
 	$(CARGO) clippy -p futae-cli --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
 	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null
-	$(CARGO) metadata --locked --manifest-path python/Cargo.toml --format-version 1 >/dev/null
-	$(CARGO) fmt --manifest-path python/Cargo.toml --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(MAKE) package
 	for script in scripts/* .ci/run; do \

@@ -9,6 +9,8 @@ import unittest
 
 import futae
 import numpy
+import pyarrow
+import pyarrow.parquet
 
 BINARY = os.environ["FUTAE_BINARY"]
 MAP = "time=0:s,offset=1,length=2,kind=3"
@@ -75,6 +77,13 @@ class OfAFile(unittest.TestCase):
         same = futae.simulate(self.path, ["lru:100blocks"], columns=MAP, frame="dict")[0]
         self.assertEqual((row["hits"], row["requests"]), (same["hits"], same["requests"]))
         self.assertGreater(row["requests"], len(self.wanted))
+
+    def test_parquet_has_the_same_requests(self):
+        path = os.path.join(self.place.name, "some.parquet")
+        times, offsets, lengths, writes = zip(*self.wanted)
+        table = pyarrow.table({"time_s": times, "offset": offsets, "length": lengths, "is_write": writes})
+        pyarrow.parquet.write_table(table, path, compression="zstd")
+        self.assertTrue((futae.Trace(path).to_numpy() == self.trace.to_numpy()).all())
 
     def test_curves_are_those_of_the_command_line(self):
         csv = ["--columns", MAP]

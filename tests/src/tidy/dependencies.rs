@@ -45,10 +45,11 @@ const TESTED_IN_GUESTS: [&str; 2] = ["futae-agent", "futae-balance"];
 const FOR_TESTS: &str = "futae-testkit";
 
 /// Packages that may use all of them, and that nothing uses.
-const OUTSIDE: [&str; 5] = [
+const OUTSIDE: [&str; 6] = [
     "futae-bench",
     "futae-examples",
     "futae-interleavings",
+    "futae-python",
     "futae-tests",
     "futae-vopr",
 ];

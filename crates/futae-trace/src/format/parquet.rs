@@ -195,6 +195,9 @@ impl Column {
             }};
         }
         match &mut self.reader {
+            ColumnReader::BoolColumnReader(reader) => {
+                read!(reader, |v: bool| Cell::Whole(i64::from(v)));
+            }
             ColumnReader::Int32ColumnReader(reader) if self.is_unsigned => {
                 read!(reader, |v: i32| Cell::Whole(i64::from(v.cast_unsigned())));
             }
@@ -215,7 +218,7 @@ impl Column {
                 });
             }
             _ => {
-                let text = "a column is neither of numbers nor of text".to_owned();
+                let text = "a column is not of numbers, truth values or text".to_owned();
                 return Err(TraceErrorKind::Parquet(text));
             }
         }
