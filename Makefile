@@ -22,7 +22,7 @@ demo: ## the two-level cache live on this machine, beside its prediction
 test: ## every test, cheap ones first, then some fuzzing
 	@scripts/install-deps test
 	$(MAKE) test-unit
-	scripts/test-lanes
+	scripts/test-lanes --beside "scripts/fuzz build"
 	$(MAKE) fuzz
 
 # Of integration tests those whose names no test with a mount has. All crates have the features that `make test` builds them with,
