@@ -16,6 +16,8 @@ pub struct Columns {
     /// A bit for each request, set if it has a time, as Arrow wants it.
     timed: Vec<u8>,
     untimed: usize,
+    /// Whether requests are for objects with sizes, whose numbers stand in place of offsets.
+    of_objects: bool,
     offset_bytes: Vec<u64>,
     length_bytes: Vec<u64>,
     volume: Vec<u16>,
@@ -54,6 +56,14 @@ fn put_bit(bits: &mut Vec<u8>, at: usize, is_set: bool) {
 }
 
 impl Columns {
+    /// No requests yet.
+    pub fn new(of_objects: bool) -> Self {
+        Self {
+            of_objects,
+            ..Self::default()
+        }
+    }
+
     /// Appends a request.
     pub fn push(&mut self, request: &Request) {
         let at = self.len();
@@ -62,7 +72,11 @@ impl Columns {
         self.time_us.push(time.unwrap_or(-1));
         put_bit(&mut self.timed, at, time.is_some());
         self.untimed += usize::from(time.is_none());
-        self.offset_bytes.push(request.offset_bytes);
+        self.offset_bytes.push(if self.of_objects {
+            request.object()
+        } else {
+            request.offset_bytes
+        });
         self.length_bytes.push(request.length_bytes);
         self.volume.push(request.volume.0);
         self.guest.push(request.guest);
@@ -101,9 +115,14 @@ impl Columns {
         }
         let mut is_write = plain(c"is_write", c"b", c"?", &self.is_write);
         is_write.arrow_items = self.written.as_ptr().cast();
+        let place = if self.of_objects {
+            c"key"
+        } else {
+            c"offset_bytes"
+        };
         [
             time,
-            plain(c"offset_bytes", c"L", c"Q", &self.offset_bytes),
+            plain(place, c"L", c"Q", &self.offset_bytes),
             plain(c"length_bytes", c"L", c"Q", &self.length_bytes),
             plain(c"volume", c"S", c"H", &self.volume),
             plain(c"guest", c"S", c"H", &self.guest),

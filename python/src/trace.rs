@@ -64,7 +64,9 @@ impl Reader {
 
     /// All further requests, in columns. Other threads run meanwhile.
     fn table(&self, py: Python<'_>) -> PyResult<Table> {
-        let mut columns = Columns::default();
+        let reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut columns = Columns::new(reader.has_sizes());
+        drop(reader);
         loop {
             let read = py.detach(|| {
                 let mut batch = Vec::new();

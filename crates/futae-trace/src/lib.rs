@@ -28,10 +28,10 @@ pub use format::{
     TraceErrorKind, TraceOptions, TraceReader,
 };
 pub use place::{is_trace, is_url};
-pub use request::{Request, RequestKind};
+pub use request::{Noted, Request, RequestKind};
 pub use stream::{BlockRequest, BlockStream, InMemory};
 pub use summary::{Summarizer, Summary};
 pub use workload::{
     Generator, Workload, WorkloadError, WorkloadErrorKind, WorkloadReader, WorkloadSpec, workloads,
 };
-pub use write::{CsvLines, TraceWriter, WriteOptions};
+pub use write::{CsvLines, Extras, TraceWriter, WriteOptions};

@@ -40,3 +40,23 @@ pub struct Request {
     /// every trace is sorted by time.
     pub time_us: Option<u64>,
 }
+
+/// Bytes from the start of one object with a size of its own to the next, so that no two overlap however they are cut into blocks.
+pub(crate) const OBJECT_BYTES: u64 = 1 << 32;
+
+impl Request {
+    /// The number of its object, in a trace whose objects [have sizes](crate::TraceReader::has_sizes).
+    #[must_use]
+    pub fn object(&self) -> u64 {
+        self.offset_bytes / OBJECT_BYTES
+    }
+}
+
+/// What only some traces say of a request; `None` where the trace does not have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// The object's time to live in seconds, 0 if the request gives none.
+    pub life_seconds: Option<u32>,
+    /// How long the request took when it was recorded, in microseconds, 0 if that is not known.
+    pub latency_us: Option<u32>,
+}

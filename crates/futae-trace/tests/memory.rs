@@ -2,7 +2,7 @@
 //! the process whose memory the system counts.
 
 use futae_trace::{
-    Compression, Format, TraceOptions, TraceReader, TraceWriter, View, WriteOptions,
+    Compression, Extras, Format, TraceOptions, TraceReader, TraceWriter, View, WriteOptions,
 };
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -74,6 +74,7 @@ fn a_trace_of_any_length_streams_through() -> Result<(), Box<dyn Error>> {
         format: Format::Csv,
         compression: Compression::None,
         view: View::Start,
+        extras: Extras::default(),
     };
     let mut writer = TraceWriter::new(Path::new("t"), Counted(0), &to)?;
     while let Some(request) = reader.next() {

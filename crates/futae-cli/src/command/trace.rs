@@ -7,8 +7,8 @@ use crate::progress::Progress;
 use crate::table::{Table, count};
 use anyhow::Context;
 use futae_trace::{
-    Format, Request, RequestKind, Summarizer, Summary, TraceError, TraceErrorKind, TraceOptions,
-    TraceReader, TraceWriter, View, WorkloadReader, WorkloadSpec, WriteOptions,
+    Format, Noted, Request, RequestKind, Summarizer, Summary, TraceError, TraceErrorKind,
+    TraceOptions, TraceReader, TraceWriter, View, WorkloadReader, WorkloadSpec, WriteOptions,
 };
 use serde_json::json;
 use std::io::{self, Write};
@@ -159,14 +159,18 @@ impl Input {
         })
     }
 
-    /// The next request, and the names of the volumes so far.
-    fn next(&mut self) -> Option<Result<(Request, &[String]), TraceError>> {
+    /// The next request, what the trace says of it besides, and the names of the volumes so far.
+    fn next(&mut self) -> Option<Result<(Request, Noted, &[String]), TraceError>> {
         match &mut self.source {
             Source::File(reader) => {
                 let request = reader.next()?;
-                Some(request.map(|request| (request, reader.volumes())))
+                let noted = reader.take_noted();
+                Some(request.map(|request| (request, noted, reader.volumes())))
             }
-            Source::Workload(reader) => Some(reader.next()?.map(|request| (request, &[][..]))),
+            Source::Workload(reader) => {
+                let request = reader.next()?;
+                Some(request.map(|request| (request, Noted::default(), &[][..])))
+            }
         }
     }
 
@@ -175,13 +179,13 @@ impl Input {
         &mut self,
         limit: Option<u64>,
         progress: &Progress,
-        mut act: impl FnMut(&Request, &[String]) -> Result<(), Failure>,
+        mut act: impl FnMut(&Request, Noted, &[String]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let limit = limit.unwrap_or(u64::MAX);
         for number in 0..limit {
             let Some(next) = self.next() else { break };
-            let (request, volumes) = next?;
-            act(&request, volumes)?;
+            let (request, noted, volumes) = next?;
+            act(&request, noted, volumes)?;
             if number % (1 << 14) == 0 {
                 let done = match &self.source {
                     Source::File(reader) => reader.file_bytes_read(),
@@ -216,7 +220,9 @@ fn trace_options(args: &InputArgs) -> Result<TraceOptions, Failure> {
         let message = "--requests is for workloads; a trace has as many as it has (see --limit)";
         return Err(Failure::usage(message));
     }
-    args.how.options()
+    let mut options = args.how.options()?;
+    (options.lives, options.latencies) = (true, true);
+    Ok(options)
 }
 
 fn info(args: &InfoArgs) -> Result<(), Failure> {
@@ -224,7 +230,7 @@ fn info(args: &InfoArgs) -> Result<(), Failure> {
     let mut summarizer = Summarizer::new(input.block_bytes);
     let progress = Progress::new("reading", args.json);
     let name = input.name.clone();
-    input.each(None, &progress, |request, _| {
+    input.each(None, &progress, |request, _, _| {
         let added = summarizer.add(request);
         Ok(added.with_context(|| format!("trace {name}"))?)
     })?;
@@ -311,7 +317,7 @@ fn head(args: &HeadArgs) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut table = Table::new(["time, s", "volume", "kind", "offset", "length"]);
     let quiet = Progress::new("reading", true);
-    let outcome = input.each(Some(args.count), &quiet, |request, volumes| {
+    let outcome = input.each(Some(args.count), &quiet, |request, _, volumes| {
         let number = request.volume.0;
         let volume = volumes.get(usize::from(number)).cloned();
         let volume = volume.unwrap_or_else(|| number.to_string());
@@ -360,15 +366,30 @@ fn convert(args: &ConvertArgs) -> Result<(), Failure> {
     };
     let format = args.to.as_deref().map(str::parse::<Format>).transpose();
     let options = WriteOptions::of_name(&args.out, format.map_err(Failure::usage)?, view);
-    let options = options.map_err(Failure::usage)?;
-    let mut writer = TraceWriter::create(&args.out, &options).map_err(|e| match e.kind {
-        TraceErrorKind::Unwritable { .. } => Failure::usage(e),
-        _ => Failure::from(e),
-    })?;
+    let mut options = options.map_err(Failure::usage)?;
+    options.extras.objects =
+        view == View::Start && input.file().is_some_and(TraceReader::has_sizes);
+    let create = |options: &WriteOptions| {
+        TraceWriter::create(&args.out, options).map_err(|e| match e.kind {
+            TraceErrorKind::Unwritable { .. } => Failure::usage(e),
+            _ => Failure::from(e),
+        })
+    };
+    // The first request shows what the trace has besides.
+    let mut writer = None;
     let progress = Progress::new("converting", false);
-    input.each(args.limit, &progress, |request, volumes| {
-        Ok(writer.write(request, volumes)?)
+    input.each(args.limit, &progress, |request, noted, volumes| {
+        if writer.is_none() {
+            options.extras.lives = noted.life_seconds.is_some();
+            options.extras.latencies = noted.latency_us.is_some();
+        }
+        let writer = match &mut writer {
+            Some(writer) => writer,
+            none => none.insert(create(&options)?),
+        };
+        Ok(writer.write_noted(request, noted, volumes)?)
     })?;
+    let writer = writer.map_or_else(|| create(&options), Ok)?;
     let records = writer.records();
     writer.finish()?;
     drop(progress);

@@ -3,7 +3,8 @@
 use super::TraceErrorKind;
 use crate::dense::SECTOR_BYTES;
 use crate::numbering::{BATCH, Far};
-use crate::{Request, RequestKind};
+use crate::request::OBJECT_BYTES;
+use crate::{Noted, Request, RequestKind};
 use futae_policy::VolumeId;
 use hashbrown::HashMap;
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -14,8 +15,6 @@ use std::slice::ChunksExact;
 pub const REQUEST_BYTES_MAX: u64 = 1 << 30;
 /// Where the blocks of hashed keys begin.
 pub const KEYED_BYTES: u64 = 1 << 62;
-/// Bytes from one sized object to the next, so that no two overlap however they are cut into blocks.
-const OBJECT_BYTES: u64 = 1 << 32;
 /// Volumes with a number of their own. All further ones share the last number, one after the other.
 const OWN_VOLUMES: u32 = u16::MAX as u32;
 /// Bytes from one of those to the next: 16 TiB.
@@ -113,6 +112,14 @@ impl Context {
         }
     }
 
+    /// Takes what is kept of the request that was read last.
+    pub fn take_noted(&mut self) -> Noted {
+        Noted {
+            life_seconds: self.lives.as_mut().and_then(Vec::pop),
+            latency_us: self.latencies.as_mut().and_then(Vec::pop),
+        }
+    }
+
     /// Keeps recorded latencies from now on.
     pub fn keep_latencies(&mut self) {
         self.latencies = Some(Vec::new());
@@ -141,6 +148,17 @@ impl Context {
     /// The names of the volumes, by number.
     pub fn volumes(&self) -> &[String] {
         &self.volumes
+    }
+
+    /// The number of the volume among all, and where the request begins on it: what [`volume`](Self::volume) and
+    /// [`request`](Self::request) made one number of.
+    pub fn unfolded(request: &Request) -> (usize, u64) {
+        let (number, offset) = (request.volume.0, request.offset_bytes);
+        if u32::from(number) < OWN_VOLUMES {
+            return (usize::from(number), offset);
+        }
+        let folded = (offset / FOLDED_BYTES) as usize;
+        (usize::from(number) + folded, offset % FOLDED_BYTES)
     }
 
     /// How many volumes have no number of their own.

@@ -47,7 +47,7 @@ mod wikipedia;
 
 pub use columns::Columns;
 pub use compression::Compression;
-pub(crate) use context::{KEYED_BYTES, REQUEST_BYTES_MAX};
+pub(crate) use context::{Context, KEYED_BYTES, REQUEST_BYTES_MAX};
 pub use doubt::Doubt;
 pub use error::{TraceError, TraceErrorKind};
 pub use options::TraceOptions;

@@ -8,7 +8,7 @@ use super::meter::Meter;
 use super::opened::Opened;
 use super::rows::Rows;
 use super::{Doubt, Format, TraceError, TraceErrorKind, TraceOptions};
-use crate::Request;
+use crate::{Noted, Request};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -197,6 +197,13 @@ impl TraceReader {
     #[must_use]
     pub fn take_latencies(&mut self) -> Vec<u32> {
         self.context.take_latencies()
+    }
+
+    /// What the trace says of the last request besides, and of nothing that was taken before. For those who read one request at a time
+    /// and take this after each.
+    #[must_use]
+    pub fn take_noted(&mut self) -> Noted {
+        self.context.take_noted()
     }
 
     /// Doubts about the interpretation of the trace. Some are known only at the end.

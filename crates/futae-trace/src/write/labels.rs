@@ -1,6 +1,5 @@
 //! The names of volumes as they can stand between commas.
 
-use super::VolumeId;
 use std::collections::HashSet;
 
 /// A name for each volume, different for each.
@@ -13,8 +12,7 @@ pub struct Labels {
 impl Labels {
     /// The volume's name: its own, with a colon for every comma and an apostrophe for every quotation mark, blanks and
     /// control characters replaced too; its number if it has none; and another `~` until no other volume has it.
-    pub fn of(&mut self, volume: VolumeId, name: Option<&str>) -> &str {
-        let at = usize::from(volume.0);
+    pub fn of(&mut self, at: usize, name: Option<&str>) -> &str {
         if self.labels.len() <= at {
             self.labels.resize(at + 1, None);
         }
@@ -22,7 +20,7 @@ impl Labels {
         self.labels[at].get_or_insert_with(|| {
             let mut label = match name {
                 Some(name) => name.chars().map(plain).collect(),
-                None => volume.0.to_string(),
+                None => at.to_string(),
             };
             while !taken.insert(label.clone()) {
                 label.push('~');

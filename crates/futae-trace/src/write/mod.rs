@@ -7,9 +7,8 @@ mod parquet;
 mod sink;
 mod text;
 
-use crate::format::{Compression, Format, REQUEST_BYTES_MAX, TraceError, TraceErrorKind};
-use crate::{Request, View};
-use futae_policy::VolumeId;
+use crate::format::{Compression, Context, Format, REQUEST_BYTES_MAX, TraceError, TraceErrorKind};
+use crate::{Noted, Request, View};
 use sink::Sink;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,10 +25,35 @@ pub struct WriteOptions {
     /// [`View::Blocks`]. For formats with numbers, it also defines the number of a block: the
     /// sector of 512 bytes where the request starts, or the block.
     pub view: View,
+    /// What tables say of requests besides.
+    pub extras: Extras,
+}
+
+/// What CSV and Parquet have for traces that have more than requests for ranges of volumes. Other formats leave it out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// The requests are for [objects](Request::object), whose numbers stand in a column `key` in place of offsets.
+    pub objects: bool,
+    /// A column `ttl` has [times to live](Noted::life_seconds).
+    pub lives: bool,
+    /// A column `latency_us` has [latencies](Noted::latency_us).
+    pub latencies: bool,
+}
+
+impl Extras {
+    /// The columns of a table, by which it is read back: microseconds, empty where there are none; the volume's name; `R` or `W`; bytes
+    /// or the object's number; bytes; seconds; microseconds.
+    fn columns(self) -> impl Iterator<Item = &'static str> {
+        let place = if self.objects { "key" } else { "offset" };
+        let lives = self.lives.then_some("ttl");
+        let latencies = self.latencies.then_some("latency_us");
+        let all = ["time_us", "volume", "kind", place, "length"];
+        all.into_iter().chain(lives).chain(latencies)
+    }
 }
 
 impl WriteOptions {
-    /// The options implied by a file's name: the format of `.oracleGeneral` (or
+    /// The options, without extras, implied by a file's name: the format of `.oracleGeneral` (or
     /// `.oracleGeneral.bin`), `.csv`, `.parquet`, `.ids` or `.txt`, `.le32`, `.le64`, `.be32` and
     /// `.be64`, and the compression of a further `.gz`, `.zst`, `.xz` or `.bz2`. A given `format`
     /// overrides that of the name.
@@ -51,6 +75,7 @@ impl WriteOptions {
                 format,
                 compression,
                 view,
+                extras: Extras::default(),
             }),
             None => Err(TraceError {
                 path: path.to_owned(),
@@ -64,18 +89,24 @@ impl WriteOptions {
 /// One record to be written.
 struct Record<'a> {
     request: Request,
-    /// The block's number, where the format has numbers.
+    /// The number of the block or object, where the format has numbers.
     block: u64,
-    /// The volume's name, where the trace has names.
-    volume: Option<&'a str>,
+    /// The volume's number among all, and its name, where the trace has names.
+    volume: (usize, Option<&'a str>),
+    /// Where the request begins on that volume.
+    offset_bytes: u64,
+    noted: Noted,
 }
 
 impl Record<'_> {
-    /// An error if a reader of tables would take the request for damage: objects may be longer than requests.
-    fn check_length(&self) -> Result<(), TraceErrorKind> {
+    /// Where the data is, for a table; an error if its reader would take the request for damage.
+    fn place(&self, extras: Extras) -> Result<u64, TraceErrorKind> {
+        if extras.objects {
+            return Ok(self.request.object());
+        }
         match self.request.length_bytes {
             bytes if bytes > REQUEST_BYTES_MAX => Err(TraceErrorKind::TooLong { bytes }),
-            _ => Ok(()),
+            _ => Ok(self.offset_bytes),
         }
     }
 
@@ -119,6 +150,7 @@ trait Encoder: Send {
 pub struct TraceWriter {
     path: PathBuf,
     view: View,
+    extras: Extras,
     encoder: Box<dyn Encoder>,
     records: u64,
 }
@@ -150,10 +182,11 @@ impl TraceWriter {
         directory: &Path,
         options: &WriteOptions,
     ) -> Result<Self, TraceError> {
-        let encoder = sink.and_then(|sink| encoder(options.format, sink, directory));
+        let encoder = sink.and_then(|sink| encoder(options, sink, directory));
         Ok(Self {
             path: path.to_owned(),
             view: options.view,
+            extras: options.extras,
             encoder: encoder.map_err(|kind| TraceError {
                 path: path.to_owned(),
                 at: None,
@@ -167,18 +200,36 @@ impl TraceWriter {
     /// [`TraceReader::volumes`](crate::TraceReader::volumes) returns them; a volume without a name
     /// is written as its number.
     pub fn write(&mut self, request: &Request, volumes: &[String]) -> Result<(), TraceError> {
-        let name = volumes.get(usize::from(request.volume.0));
+        self.write_noted(request, Noted::default(), volumes)
+    }
+
+    /// As [`write`](Self::write), with what the [extras](Extras) are to have.
+    pub fn write_noted(
+        &mut self,
+        request: &Request,
+        noted: Noted,
+        volumes: &[String],
+    ) -> Result<(), TraceError> {
         let mut record = Record {
             request: *request,
             block: 0,
-            volume: name.map(String::as_str),
+            volume: (0, None),
+            offset_bytes: 0,
+            noted,
         };
         for block in self.view.blocks(request) {
-            record.block = block;
+            record.block = if self.extras.objects {
+                request.object()
+            } else {
+                block
+            };
             if let View::Blocks(bytes) = self.view {
                 record.request.offset_bytes = block * bytes;
                 record.request.length_bytes = bytes;
             }
+            let (number, offset_bytes) = Context::unfolded(&record.request);
+            record.volume = (number, volumes.get(number).map(String::as_str));
+            record.offset_bytes = offset_bytes;
             self.records += 1;
             self.encoder.write(&record).map_err(|kind| TraceError {
                 path: self.path.clone(),
@@ -210,19 +261,20 @@ impl TraceWriter {
 }
 
 fn encoder(
-    format: Format,
+    options: &WriteOptions,
     sink: Sink,
     directory: &Path,
 ) -> Result<Box<dyn Encoder>, TraceErrorKind> {
+    let (format, extras) = (options.format, options.extras);
     Ok(match format {
         Format::OracleGeneral => Box::new(oracle::Oracle::new(sink, directory)?),
-        Format::Csv => Box::new(text::Csv::new(sink)?),
+        Format::Csv => Box::new(text::Csv::new(sink, extras)?),
         Format::Ids => Box::new(text::Ids::new(sink)),
         Format::Le32 | Format::Le64 | Format::Be32 | Format::Be64 => {
             Box::new(text::Binary::new(sink, format))
         }
         #[cfg(feature = "parquet")]
-        Format::Parquet => Box::new(parquet::Parquet::new(sink)?),
+        Format::Parquet => Box::new(parquet::Parquet::new(sink, extras)?),
         #[cfg(not(feature = "parquet"))]
         Format::Parquet => return Err(TraceErrorKind::NoParquet),
         _ => {

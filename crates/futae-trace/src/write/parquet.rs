@@ -1,30 +1,37 @@
-//! Parquet, with the columns of a [CSV](super::text::COLUMNS), compressed by Zstandard.
+//! Parquet, with the columns of a [CSV](super::Extras::columns), compressed by Zstandard.
 
 use super::text::kind;
-use super::{Encoder, Record, Sink};
+use super::{Encoder, Extras, Record, Sink};
 use crate::RequestKind;
 use crate::format::TraceErrorKind;
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::Result;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use std::sync::Arc;
 
-const SCHEMA: &str = "message trace {
-    optional int64 time_us (INTEGER(64,false));
-    required binary volume (STRING);
-    required binary kind (STRING);
-    required int64 offset (INTEGER(64,false));
-    required int64 length (INTEGER(64,false));
-}";
+/// The type of a column.
+fn of_column(name: &str) -> &'static str {
+    match name {
+        "time_us" => "optional int64 time_us (INTEGER(64,false));",
+        "volume" => "required binary volume (STRING);",
+        "kind" => "required binary kind (STRING);",
+        "offset" => "required int64 offset (INTEGER(64,false));",
+        "key" => "required int64 key (INTEGER(64,false));",
+        "length" => "required int64 length (INTEGER(64,false));",
+        "ttl" => "required int32 ttl (INTEGER(32,false));",
+        _ => "required int32 latency_us (INTEGER(32,false));",
+    }
+}
 
 /// This many rows wait in memory until they are written.
 const GROUP_ROWS: usize = 128 << 10;
 
 pub struct Parquet {
     writer: SerializedFileWriter<Sink>,
+    extras: Extras,
     rows: Rows,
     /// The volumes' names, by number.
     volumes: Vec<Option<ByteArray>>,
@@ -37,28 +44,35 @@ struct Rows {
     timed: Vec<i16>,
     volumes: Vec<ByteArray>,
     kinds: Vec<ByteArray>,
-    offsets: Vec<i64>,
+    /// Offsets, or numbers of objects.
+    places: Vec<i64>,
     lengths: Vec<i64>,
+    lives: Vec<i32>,
+    latencies: Vec<i32>,
     read: ByteArray,
     write: ByteArray,
 }
 
 impl Parquet {
-    pub fn new(sink: Sink) -> std::result::Result<Self, TraceErrorKind> {
-        let schema = parse_message_type(SCHEMA)?;
+    pub fn new(sink: Sink, extras: Extras) -> std::result::Result<Self, TraceErrorKind> {
+        let columns: String = extras.columns().map(of_column).collect();
+        let schema = parse_message_type(&format!("message trace {{ {columns} }}"))?;
         let level = ZstdLevel::try_new(3)?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
             .build();
         Ok(Self {
             writer: SerializedFileWriter::new(sink, Arc::new(schema), Arc::new(properties))?,
+            extras,
             rows: Rows {
                 times: Vec::new(),
                 timed: Vec::new(),
                 volumes: Vec::new(),
                 kinds: Vec::new(),
-                offsets: Vec::new(),
+                places: Vec::new(),
                 lengths: Vec::new(),
+                lives: Vec::new(),
+                latencies: Vec::new(),
                 read: kind(RequestKind::Read).into(),
                 write: kind(RequestKind::Write).into(),
             },
@@ -72,15 +86,23 @@ impl Parquet {
         column::<Int64Type>(&mut group, &rows.times, Some(&rows.timed))?;
         column::<ByteArrayType>(&mut group, &rows.volumes, None)?;
         column::<ByteArrayType>(&mut group, &rows.kinds, None)?;
-        column::<Int64Type>(&mut group, &rows.offsets, None)?;
+        column::<Int64Type>(&mut group, &rows.places, None)?;
         column::<Int64Type>(&mut group, &rows.lengths, None)?;
+        if self.extras.lives {
+            column::<Int32Type>(&mut group, &rows.lives, None)?;
+        }
+        if self.extras.latencies {
+            column::<Int32Type>(&mut group, &rows.latencies, None)?;
+        }
         group.close()?;
         rows.times.clear();
         rows.timed.clear();
         rows.volumes.clear();
         rows.kinds.clear();
-        rows.offsets.clear();
+        rows.places.clear();
         rows.lengths.clear();
+        rows.lives.clear();
+        rows.latencies.clear();
         Ok(())
     }
 }
@@ -99,13 +121,13 @@ fn column<T: DataType>(
 
 impl Encoder for Parquet {
     fn write(&mut self, record: &Record<'_>) -> std::result::Result<(), TraceErrorKind> {
-        record.check_length()?;
+        let place = record.place(self.extras)?;
         let request = &record.request;
-        let number = usize::from(request.volume.0);
+        let (number, name) = record.volume;
         if self.volumes.len() <= number {
             self.volumes.resize(number + 1, None);
         }
-        let volume = self.volumes[number].get_or_insert_with(|| match record.volume {
+        let volume = self.volumes[number].get_or_insert_with(|| match name {
             Some(name) => name.into(),
             None => number.to_string().as_str().into(),
         });
@@ -117,8 +139,16 @@ impl Encoder for Parquet {
             RequestKind::Read => rows.read.clone(),
             RequestKind::Write => rows.write.clone(),
         });
-        rows.offsets.push(request.offset_bytes.cast_signed());
+        rows.places.push(place.cast_signed());
         rows.lengths.push(request.length_bytes.cast_signed());
+        if self.extras.lives {
+            let life = record.noted.life_seconds.unwrap_or(0);
+            rows.lives.push(life.cast_signed());
+        }
+        if self.extras.latencies {
+            let latency = record.noted.latency_us.unwrap_or(0);
+            rows.latencies.push(latency.cast_signed());
+        }
         if rows.kinds.len() == GROUP_ROWS {
             self.write_group()?;
         }

@@ -1,6 +1,6 @@
-use super::{TraceWriter, WriteOptions};
+use super::{Extras, TraceWriter, WriteOptions};
 use crate::format::{Compression, Format, TraceError, TraceOptions, TraceReader};
-use crate::{Request, RequestKind, View};
+use crate::{Noted, Request, RequestKind, View};
 use futae_policy::VolumeId;
 use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, proptest};
 use std::collections::HashMap;
@@ -49,6 +49,15 @@ fn read(data: Vec<u8>, format: Option<Format>) -> Result<(Vec<Request>, TraceRea
     let mut reader = TraceReader::new(Path::new("t"), io::Cursor::new(data), &options)?;
     let requests = reader.by_ref().collect::<Result<_, _>>()?;
     Ok((requests, reader))
+}
+
+fn options(format: Format, compression: Compression, view: View) -> WriteOptions {
+    WriteOptions {
+        format,
+        compression,
+        view,
+        extras: Extras::default(),
+    }
 }
 
 fn formats() -> Vec<Format> {
@@ -105,7 +114,7 @@ proptest! {
                 continue;
             }
             let view = View::Start;
-            let data = written(&requests, &[], &WriteOptions { format, compression, view })?;
+            let data = written(&requests, &[], &options(format, compression, view))?;
             let (found, reader) = read(data, None)?;
             prop_assert_eq!(&found, &requests);
             prop_assert_eq!((reader.format(), reader.compression()), (format, compression));
@@ -129,7 +138,7 @@ proptest! {
         let requests: Vec<Request> = blocks.iter().map(request).collect();
         for format in formats().into_iter().filter(|format| format.has_block_numbers()) {
             let view = View::Blocks(BLOCK_BYTES);
-            let data = written(&requests, &[], &WriteOptions { format, compression, view })?;
+            let data = written(&requests, &[], &options(format, compression, view))?;
             let (mut found, reader) = read(data, Some(format))?;
             if format == Format::OracleGeneral {
                 prop_assert!(found.iter().all(|r| r.time_us == Some(0)));
@@ -157,6 +166,7 @@ proptest! {
             format: Format::OracleGeneral,
             compression: Compression::None,
             view: View::Start,
+            extras: Extras::default(),
         })?;
         prop_assert_eq!(data.len(), blocks.len() * 24);
         for (i, record) in data.chunks_exact(24).enumerate() {
@@ -186,6 +196,7 @@ fn requests_are_cut_into_blocks() -> Result<(), TraceError> {
         format,
         compression: Compression::None,
         view,
+        extras: Extras::default(),
     };
     let csv = options(Format::Csv, View::Blocks(BLOCK_BYTES));
     let data = written(&[request], &["8,0 x".to_owned()], &csv)?;
@@ -214,6 +225,7 @@ fn an_object_that_is_too_long_for_a_request_is_not_written_to_a_table() {
             format,
             compression: Compression::None,
             view: View::Start,
+            extras: Extras::default(),
         };
         assert!(written(&[object(1 << 30)], &[], &options).is_ok());
         let problem = written(&[object((1 << 30) + 1)], &[], &options).map_err(|e| e.to_string());
@@ -238,6 +250,7 @@ fn names_of_volumes_stay_different() -> Result<(), TraceError> {
         format: Format::Csv,
         compression: Compression::None,
         view: View::Start,
+        extras: Extras::default(),
     };
     let (found, reader) = read(written(&requests, &names, &options)?, None)?;
     assert_eq!(found, requests);
@@ -254,6 +267,7 @@ fn what_cannot_be_written_is_said() {
         format,
         compression: Compression::None,
         view,
+        extras: Extras::default(),
     };
     let far = |volume, offset_bytes| Request {
         guest: 0,
@@ -328,5 +342,64 @@ fn a_file_appears_when_it_is_whole() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(reader.file_bytes_read(), std::fs::metadata(&path)?.len());
     TraceWriter::create(Path::new("/dev/null"), &options)?.finish()?;
     assert!(TraceWriter::create(Path::new("/nowhere/x.csv"), &options).is_err());
+    Ok(())
+}
+
+/// Requests, what is noted of each, and the names of their volumes.
+type Whole = (Vec<(Request, Noted)>, Vec<String>, TraceReader);
+
+fn read_whole(data: Vec<u8>) -> Result<Whole, TraceError> {
+    let options = TraceOptions {
+        lives: true,
+        latencies: true,
+        ..TraceOptions::default()
+    };
+    let mut reader = TraceReader::new(Path::new("t"), io::Cursor::new(data), &options)?;
+    let mut all = Vec::new();
+    while let Some(request) = reader.next() {
+        all.push((request?, reader.take_noted()));
+    }
+    let names = reader.volumes().to_vec();
+    Ok((all, names, reader))
+}
+
+/// Writes a table again as it was read.
+fn copied((all, names, reader): &Whole, format: Format) -> Result<Vec<u8>, TraceError> {
+    let mut options = options(format, Compression::None, View::Start);
+    options.extras = Extras {
+        objects: reader.has_sizes(),
+        lives: all[0].1.life_seconds.is_some(),
+        latencies: all[0].1.latency_us.is_some(),
+    };
+    let shelf = Shelf::default();
+    let mut writer = TraceWriter::new(Path::new("t"), shelf.clone(), &options)?;
+    for (request, noted) in all {
+        writer.write_noted(request, *noted, names)?;
+    }
+    writer.finish()?;
+    let mut data = shelf.0.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut *data))
+}
+
+#[test]
+fn objects_lives_latencies_and_many_volumes_are_read_back() -> Result<(), TraceError> {
+    let objects = "time,key,size,op,ttl,latency_us\n0,b,3000000000,R,60,7\n1,a,5,W,0,\n2,b,3000000000,R,1.5,9\n";
+    let mut volumes = "offset,length,volume\n".to_owned();
+    for volume in 0..70_000 {
+        volumes += &format!("{},4096,v{volume}\n", volume % 7 * 4096);
+    }
+    for table in [objects, &volumes] {
+        let first = read_whole(table.as_bytes().to_vec())?;
+        for format in formats() {
+            if format.has_block_numbers() {
+                continue;
+            }
+            let again = read_whole(copied(&first, format)?)?;
+            assert!(again.0 == first.0, "{format}: {:?}", &again.0[..3]);
+            assert_eq!(again.1.len(), first.1.len(), "{format}");
+            assert!(again.1 == first.1 || first.2.has_sizes(), "{format}");
+            assert_eq!(again.2.has_sizes(), first.2.has_sizes(), "{format}");
+        }
+    }
     Ok(())
 }

@@ -1,16 +1,12 @@
 //! CSV and plain numbers.
 
 use super::labels::Labels;
-use super::{Encoder, Record, Sink};
+use super::{Encoder, Extras, Record, Sink};
 use crate::format::{Format, TraceErrorKind};
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use std::fmt::Write as _;
 use std::io::Write;
-
-/// The columns of a CSV, by which it is read back: microseconds, empty where there are none; the
-/// volume's name; `R` or `W`; bytes; bytes.
-pub const COLUMNS: [&str; 5] = ["time_us", "volume", "kind", "offset", "length"];
 
 /// The lines of a CSV trace. [`TraceWriter`](super::TraceWriter) writes whole files of them; one who adds to a file
 /// piece by piece writes them alone.
@@ -25,7 +21,7 @@ impl CsvLines {
     pub fn of<'a>(volumes: impl Iterator<Item = (VolumeId, &'a str)>) -> Self {
         let mut lines = Self::default();
         for (volume, name) in volumes {
-            lines.labels.of(volume, Some(name));
+            lines.labels.of(usize::from(volume.0), Some(name));
         }
         lines
     }
@@ -33,35 +29,60 @@ impl CsvLines {
     /// The first line of a file.
     #[must_use]
     pub fn header() -> String {
-        COLUMNS.join(",") + "\n"
+        header(Extras::default())
     }
 
     /// The line of a request, whose volume has this name where it is first seen, or else its number.
     pub fn line(&mut self, request: &Request, name: Option<&str>) -> &str {
+        self.begin(
+            request,
+            (usize::from(request.volume.0), name),
+            request.offset_bytes,
+        );
+        self.end()
+    }
+
+    /// The first five fields.
+    fn begin(&mut self, request: &Request, (number, name): (usize, Option<&str>), place: u64) {
         let time = request
             .time_us
             .map_or_else(String::new, |time| time.to_string());
-        let volume = self.labels.of(request.volume, name);
+        let volume = self.labels.of(number, name);
         let kind = kind(request.kind);
-        let (offset, length) = (request.offset_bytes, request.length_bytes);
+        let length = request.length_bytes;
         self.line.clear();
         // A string takes all that is written to it.
-        let _ = writeln!(self.line, "{time},{volume},{kind},{offset},{length}");
+        let _ = write!(self.line, "{time},{volume},{kind},{place},{length}");
+    }
+
+    /// Another field, 0 for what is not known.
+    fn add(&mut self, number: Option<u32>) {
+        let _ = write!(self.line, ",{}", number.unwrap_or(0));
+    }
+
+    fn end(&mut self) -> &str {
+        self.line.push('\n');
         &self.line
     }
+}
+
+fn header(extras: Extras) -> String {
+    extras.columns().collect::<Vec<_>>().join(",") + "\n"
 }
 
 /// One line a request, after a line with the names of the columns.
 pub struct Csv {
     sink: Sink,
+    extras: Extras,
     lines: CsvLines,
 }
 
 impl Csv {
-    pub fn new(mut sink: Sink) -> Result<Self, TraceErrorKind> {
-        sink.write_all(CsvLines::header().as_bytes())?;
+    pub fn new(mut sink: Sink, extras: Extras) -> Result<Self, TraceErrorKind> {
+        sink.write_all(header(extras).as_bytes())?;
         Ok(Self {
             sink,
+            extras,
             lines: CsvLines::default(),
         })
     }
@@ -69,9 +90,15 @@ impl Csv {
 
 impl Encoder for Csv {
     fn write(&mut self, record: &Record<'_>) -> Result<(), TraceErrorKind> {
-        record.check_length()?;
-        let line = self.lines.line(&record.request, record.volume);
-        self.sink.write_all(line.as_bytes())?;
+        let place = record.place(self.extras)?;
+        self.lines.begin(&record.request, record.volume, place);
+        if self.extras.lives {
+            self.lines.add(record.noted.life_seconds);
+        }
+        if self.extras.latencies {
+            self.lines.add(record.noted.latency_us);
+        }
+        self.sink.write_all(self.lines.end().as_bytes())?;
         Ok(())
     }
 
