@@ -33,6 +33,14 @@ impl LevelShape {
         others.copied().unwrap_or(self.slots)
     }
 
+    /// The capacity of the copies of so many guests together.
+    #[must_use]
+    pub fn slots_together(&self, guests: u32) -> u64 {
+        (0..guests)
+            .map(|guest| u64::from(self.slots_of(guest)))
+            .sum()
+    }
+
     /// The capacity of the largest copy.
     #[must_use]
     pub fn slots_max(&self) -> u32 {

@@ -306,6 +306,7 @@ fn plan<'a>(
         guests,
         blocks,
         distinct: blocks,
+        footprint: all,
         block_bytes: spec.block_bytes,
         seed: spec.seed,
         warmup_requests: spec.warmup_requests.unwrap_or(usual.warmup),

@@ -156,7 +156,8 @@ fn guests_come_to_the_whole_and_have_sizes_of_their_own() {
         if simulation.levels.len() == 1 || simulation.warmup_requests > 0 {
             continue;
         }
-        assert_eq!(run.levels[0].capacity_blocks, 20);
+        let level = &run.levels[0];
+        assert_eq!((level.capacity_blocks, level.all_copies_blocks), (20, 35));
         for (guest, blocks) in run.by_guest.iter().zip([10, 20, 5]) {
             assert_eq!(guest.capacities_blocks, [blocks]);
             let alone = read(
@@ -247,6 +248,43 @@ fn workloads_have_results_by_guest_and_windows_by_time_come_to_the_run() {
     assert_eq!(windows[0].requests(), 0, "the first is the warm-up");
     let hits: u64 = windows.iter().map(|window| window.counters[0].hits).sum();
     assert_eq!(hits, run.runs[0].levels[0].counters.hits);
+}
+
+#[test]
+fn a_share_is_of_the_blocks_of_all_guests_however_they_differ() {
+    let of = |levels: &[&str]| {
+        let levels: Vec<LevelSpec> = levels
+            .iter()
+            .map(|level| level.parse().expect("a level"))
+            .collect();
+        let spec = SimulationSpec {
+            links: links(&levels, None),
+            levels,
+            write_mode: WriteMode::WriteThrough,
+            guests: 2,
+            workload: "uniform:100blocks".parse().expect("a workload"),
+            block_bytes: 4096,
+            seed: 3,
+            warmup_requests: None,
+            requests: Some(2000),
+        };
+        let workloads = [
+            spec.workload.clone(),
+            "uniform:900blocks".parse().expect("a workload"),
+        ];
+        let mut report = simulate_guests(&[spec], &workloads, 1, &|_| {}).expect("a run");
+        report.runs.remove(0)
+    };
+    let run = of(&["lru:10%"]);
+    assert_eq!(run.footprint_blocks, 1000);
+    assert_eq!(run.levels[0].capacity_blocks, 100);
+    let run = of(&["lru:10%", "exclusive:10%"]);
+    let capacities = run.levels.iter().map(|level| level.capacity_blocks);
+    assert_eq!(
+        capacities.collect::<Vec<_>>(),
+        [90, 100],
+        "each guest's is a share of the largest guest"
+    );
 }
 
 /// By hand: of 1 2 3 1 2 3 one block that may decline the others hits once, and two blocks hit twice.

@@ -183,6 +183,7 @@ fn a_stream_that_ends_early_or_asks_too_much() {
             guests: 1,
             blocks: 4,
             distinct: 4,
+            footprint: 4,
             block_bytes: 4096,
             seed: 1,
             warmup_requests: 2,

@@ -58,6 +58,7 @@ impl DemoPlan {
             guests: 1,
             blocks: self.image_blocks,
             distinct: self.image_blocks,
+            footprint: self.image_blocks,
             block_bytes: self.block_bytes,
             seed: self.seed,
             warmup_requests: self.warmup_requests as u64,

@@ -1,7 +1,7 @@
 //! The charts of a report.
 
 use super::bars::{Bar, Bars};
-use super::sizes::{SizeAxis, held, is_of_objects, level_name, size_text};
+use super::sizes::{SizeAxis, is_of_objects, level_name, size_text};
 use super::study::Study;
 use crate::densities::{Densities, Height};
 use crate::plot::{Line, Look, Plot, Scale};
@@ -83,7 +83,7 @@ fn down_through(run: &Run) -> Vec<(u64, f64)> {
     let requests = run.requests.max(1) as f64;
     let levels = run.levels.iter().zip(&run.served);
     let point = levels.map(|(level, at)| {
-        blocks += held(level);
+        blocks += level.all_copies_blocks;
         served += at.reads + at.writes;
         (blocks, 1.0 - served as f64 / requests)
     });

@@ -1,6 +1,6 @@
 //! What a report was made of, and its numbers as a table.
 
-use super::sizes::{held, is_of_objects, level_name, size_text};
+use super::sizes::{is_of_objects, level_name, size_text};
 use super::study::Study;
 use crate::plot::escaped;
 use crate::table::{count, percent};
@@ -135,7 +135,10 @@ pub fn table(report: &Report) -> String {
             let mut cells = vec![
                 text(&name),
                 whole(level.capacity_blocks),
-                (size_text(report, held(level)), Some(held(level) as f64)),
+                (
+                    size_text(report, level.all_copies_blocks),
+                    Some(level.all_copies_blocks as f64),
+                ),
                 whole(counters.requests),
                 whole(counters.hits),
                 whole(counters.misses),
@@ -152,7 +155,7 @@ pub fn table(report: &Report) -> String {
             rows.push(cells);
         }
         if is_deep {
-            let all = run.levels.iter().map(held).sum();
+            let all = run.levels.iter().map(|level| level.all_copies_blocks).sum();
             let missed = run.served.last().map_or(0, |at| at.reads + at.writes);
             let mut cells = vec![
                 text("all together"),

@@ -52,11 +52,6 @@ pub fn size_text(report: &Report, blocks: u64) -> String {
     plot::size_text(blocks as f64 * block_bytes as f64)
 }
 
-/// What a level holds, in all its copies.
-pub fn held(level: &LevelResult) -> u64 {
-    level.capacity_blocks * u64::from(level.copies)
-}
-
 /// A level as it is called where several are shown.
 pub fn level_name(report: &Report, run: &Run, level: &LevelResult) -> String {
     let size = size_text(report, level.capacity_blocks);

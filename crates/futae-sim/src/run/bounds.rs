@@ -56,13 +56,14 @@ impl Traces {
             guests: facts.files.len() as u32,
             blocks: self.blocks(),
             distinct: self.distinct(),
+            footprint: facts.distinct_blocks,
             block_bytes,
             seed: 1,
             warmup_requests: 0,
             requests: facts.accesses,
             is_spread: false,
         };
-        let shape = plan.shape(facts.distinct_blocks)?;
+        let shape = plan.shape()?;
         let per_request = |hits: Vec<u64>| {
             let mut all = 0;
             let cumulated = hits.into_iter().map(|hits| {

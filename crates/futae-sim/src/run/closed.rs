@@ -248,11 +248,10 @@ impl Closed {
     pub(super) fn run(
         &self,
         plan: &Plan<'_>,
-        distinct: u64,
         traces: &[DenseTrace],
         progress: &mut dyn FnMut(f64),
     ) -> Result<Outcome, SimulationError> {
-        let shape = plan.shape(distinct)?;
+        let shape = plan.shape()?;
         let levels = shape.levels.len();
         let mut machine = machine::build(&shape)?;
         let model = self.spec.model;

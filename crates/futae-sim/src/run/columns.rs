@@ -134,6 +134,7 @@ impl Report {
             texts("policy", |row| row.level.1.policy.clone()),
             counts("capacity_blocks", |row| row.level.1.capacity_blocks),
             counts("copies", |row| u64::from(row.level.1.copies)),
+            counts("all_copies_blocks", |row| row.level.1.all_copies_blocks),
             counts("requests", |row| row.level.1.counters.requests),
             counts("hits", |row| row.level.1.counters.hits),
             counts("misses", |row| row.level.1.counters.misses),

@@ -134,7 +134,6 @@ impl Plan<'_> {
     pub(super) fn results(
         &self,
         shape: &HierarchyShape,
-        distinct: u64,
         found: Found,
         have_bytes: bool,
         time: Duration,
@@ -198,7 +197,7 @@ impl Plan<'_> {
             warmup_requests,
             block_bytes: self.block_bytes,
             guests: self.guests,
-            footprint_blocks: distinct,
+            footprint_blocks: self.footprint,
             seconds: time.as_secs_f64(),
         }
     }
@@ -213,19 +212,21 @@ impl Plan<'_> {
         let last = shape.levels.len() - 1;
         let all = shape.levels.iter().zip(counters).zip(dirt).zip(remarks);
         all.enumerate()
-            .map(
-                |(at, (((level, counters), dirt), policy_changes))| LevelResult {
+            .map(|(at, (((level, counters), dirt), policy_changes))| {
+                let copies = if at == last { 1 } else { self.guests };
+                LevelResult {
                     policy: level.policy.to_string(),
                     capacity_blocks: u64::from(level.slots_max()),
-                    copies: if at == last { 1 } else { self.guests },
+                    copies,
+                    all_copies_blocks: level.slots_together(copies),
                     counters: *counters,
                     hit_ratio: counters.hit_ratio(),
                     overwrites: dirt.overwrites,
                     dirty_evictions: dirt.evictions,
                     dirty_blocks: dirt.blocks,
                     policy_changes,
-                },
-            )
+                }
+            })
             .collect()
     }
 }

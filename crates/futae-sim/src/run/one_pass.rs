@@ -48,6 +48,7 @@ pub fn simulate_one_pass(
         guests: 1,
         blocks: BackedIndex::BLOCKS_MAX,
         distinct: BackedIndex::BLOCKS_MAX,
+        footprint: 0,
         block_bytes: options.unit_bytes,
         seed: spec.seed,
         warmup_requests: spec.warmup_requests,
@@ -55,7 +56,6 @@ pub fn simulate_one_pass(
         is_spread: threads > 1,
     };
     let extras = Extras {
-        footprint: Some(0),
         known: Known::default(),
         digest: false,
     };

@@ -14,8 +14,6 @@ use std::time::Instant;
 
 /// Further parameters of a run.
 pub struct Extras<'a> {
-    /// Distinct blocks of all guests, if guests have fewer than the maximum.
-    pub footprint: Option<u64>,
     pub known: Known<'a>,
     /// Whether the digest of the requests is needed.
     pub digest: bool,
@@ -24,7 +22,6 @@ pub struct Extras<'a> {
 impl Default for Extras<'_> {
     fn default() -> Self {
         Self {
-            footprint: None,
             known: Known::default(),
             digest: true,
         }
@@ -69,6 +66,8 @@ pub struct Plan<'a> {
     pub blocks: u64,
     /// Blocks of the guest with the most, of which a level's share is; fewer than `blocks` if numbers are left out.
     pub distinct: u64,
+    /// Blocks of all guests together, of which a shared level's share is; 0 while a trace is read in one pass, and they are not known.
+    pub footprint: u64,
     /// Size of a block.
     pub block_bytes: u64,
     /// Seed for randomised policies.
@@ -131,11 +130,7 @@ impl Plan<'_> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<(Run, String), SimulationError> {
         let begin = Instant::now();
-        let distinct = match extras.footprint {
-            Some(distinct) => distinct,
-            None => footprint(self.guests, self.blocks)?,
-        };
-        let shape = self.shape(distinct)?;
+        let shape = self.shape()?;
         let mut machine = machine::build(&shape)?;
         let total = self.warmup_requests.saturating_add(self.requests);
         let mut drive = Drive {
@@ -157,11 +152,11 @@ impl Plan<'_> {
         )?;
         let digest = drive.digest.map(|digest| digest.hex());
         let has_bytes = !extras.known.bytes.is_empty();
-        let run = self.results(&shape, distinct, found, has_bytes, begin.elapsed());
+        let run = self.results(&shape, found, has_bytes, begin.elapsed());
         Ok((run, digest.unwrap_or_default()))
     }
 
-    pub(super) fn shape(&self, all: u64) -> Result<HierarchyShape, SimulationError> {
+    pub(super) fn shape(&self) -> Result<HierarchyShape, SimulationError> {
         if self.levels.is_empty() || self.guests == 0 {
             return Err(SimulationError::Empty);
         }
@@ -182,10 +177,9 @@ impl Plan<'_> {
         }
         footprint(self.guests, self.blocks)?;
         let shape = |(at, level): (usize, &LevelSpec)| {
-            // While a trace is read in one pass, the number of blocks is unknown: `all` is 0.
-            let own = self.distinct.min(all);
+            let own = self.distinct.min(self.footprint);
             let is_shared = at + 1 == levels;
-            let reach = if is_shared { all } else { own };
+            let reach = if is_shared { self.footprint } else { own };
             let sizes = 1 + level.others.len();
             if sizes > 1 && (is_shared || sizes != self.guests as usize) {
                 let (level, guests) = (level.to_string(), self.guests);

@@ -185,6 +185,8 @@ pub struct LevelResult {
     pub capacity_blocks: u64,
     /// The number of copies: one per guest, or one shared.
     pub copies: u32,
+    /// The capacity in blocks of all copies together.
+    pub all_copies_blocks: u64,
     /// Its counters.
     #[serde(flatten)]
     pub counters: Counters,

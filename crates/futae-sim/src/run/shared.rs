@@ -83,7 +83,7 @@ impl Upper {
     ) -> Result<Option<Self>, SimulationError> {
         let begin = Instant::now();
         let blocks = footprint(plan.guests, plan.blocks)?;
-        let slots = plan.shape(blocks)?.levels[0].slots;
+        let slots = plan.shape()?.levels[0].slots;
         let total = plan.warmup_requests.saturating_add(plan.requests);
         if total > REQUESTS_MAX {
             return Ok(None);
@@ -151,7 +151,7 @@ impl Upper {
     ) -> Result<Report, SimulationError> {
         let begin = Instant::now();
         let blocks = footprint(plan.guests, plan.blocks)?;
-        let shape = plan.shape(blocks)?;
+        let shape = plan.shape()?;
         let mut lower = machine::build_last(&shape)?;
         let missed = self.misses.len() as u64;
         let mut drive = Drive {
@@ -175,7 +175,7 @@ impl Upper {
         found.counters.insert(0, self.counters);
         found.remarks.insert(0, Vec::new());
         (found.warmup_requests, found.requests) = (self.warmup_requests, self.requests);
-        let run = plan.results(&shape, blocks, found, false, self.time + begin.elapsed());
+        let run = plan.results(&shape, found, false, self.time + begin.elapsed());
         Ok(report(vec![run], plan.seed, self.digest.clone()))
     }
 }

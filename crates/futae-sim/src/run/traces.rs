@@ -422,6 +422,7 @@ impl Traces {
             guests: self.guests.len() as u32,
             blocks: self.blocks(),
             distinct: self.distinct(),
+            footprint: self.facts.distinct_blocks,
             block_bytes,
             seed: spec.seed,
             warmup_requests: spec.warmup_requests.min(self.facts.accesses),
@@ -433,7 +434,6 @@ impl Traces {
         }
         let future = plan.needs_future()?;
         let extras = Extras {
-            footprint: Some(self.facts.distinct_blocks),
             known: Known {
                 next_uses: if future { self.next_uses()? } else { &[] },
                 bytes: &self.bytes,
@@ -454,15 +454,14 @@ impl Traces {
         if plan.needs_future()? {
             return Err(SimulationError::ClosedFuture);
         }
-        let distinct = self.facts.distinct_blocks;
         let Outcome {
             found,
             latencies,
             by_guest,
-        } = closed.run(plan, distinct, &self.guests, progress)?;
-        let shape = plan.shape(distinct)?;
+        } = closed.run(plan, &self.guests, progress)?;
+        let shape = plan.shape()?;
         let has_bytes = closed.has_bytes();
-        let mut run = plan.results(&shape, distinct, found, has_bytes, begin.elapsed());
+        let mut run = plan.results(&shape, found, has_bytes, begin.elapsed());
         run.set_latencies(latencies);
         run.pace_by_guest = by_guest;
         Ok(self.named(run))

@@ -81,7 +81,14 @@ impl Requests<'_> {
     pub fn footprint_blocks(&self) -> Result<u64, SimulationError> {
         match self {
             Self::Traces(traces) => Ok(traces.facts().distinct_blocks),
-            Self::Workloads { workloads, .. } => Ok(self.blocks()? * workloads.len() as u64),
+            Self::Workloads {
+                workloads,
+                block_bytes,
+                ..
+            } => {
+                let blocks = workloads.iter().map(|one| one.blocks(*block_bytes));
+                Ok(blocks.sum::<Result<u64, _>>()?)
+            }
         }
     }
 
@@ -179,13 +186,14 @@ impl Requests<'_> {
             guests: self.guests(),
             blocks: self.blocks()?,
             distinct: self.distinct()?,
+            footprint: self.footprint_blocks()?,
             block_bytes,
             seed: spec.seed,
             warmup_requests: warmup,
             requests: end - warmup,
             is_spread: false,
         };
-        let shape = plan.shape(self.footprint_blocks()?)?;
+        let shape = plan.shape()?;
         let mut machine = machine::build(&shape)?;
         let known = match plan.needs_future()? {
             true => self.next_uses(end, block_bytes)?,

@@ -55,14 +55,15 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
             let blocks = level["capacity_blocks"]
                 .as_u64()
                 .ok_or("a level has no capacity_blocks")?;
-            Ok::<_, String>((policy.to_owned(), blocks.saturating_mul(block)))
+            let copies = || level["copies"].as_u64().unwrap_or(1);
+            let all = level["all_copies_blocks"].as_u64();
+            let all = all.unwrap_or_else(|| blocks.saturating_mul(copies()));
+            let level = (policy.to_owned(), blocks.saturating_mul(block));
+            Ok::<_, String>((level, all.saturating_mul(block)))
         };
-        let copies = |at: usize| levels[at]["copies"].as_u64().unwrap_or(1);
-        let levels: Vec<(String, u64)> = levels.iter().map(level).collect::<Result<_, _>>()?;
-        let memory = (0..).zip(&levels);
-        let memory = memory
-            .map(|(at, level)| level.1.saturating_mul(copies(at)))
-            .sum();
+        let levels = levels.iter().map(level).collect::<Result<Vec<_>, _>>()?;
+        let memory = levels.iter().map(|level| level.1).sum();
+        let levels: Vec<(String, u64)> = levels.into_iter().map(|level| level.0).collect();
         let reads = READS
             .iter()
             .map(|name| run[name].as_u64())
@@ -128,6 +129,7 @@ fn of_csv(text: &str) -> Result<Vec<Run>, String> {
     );
     let (block, ratio) = (needed("block_bytes")?, needed("all_miss_ratio")?);
     let (source, copies) = (column("source"), column("copies"));
+    let all_copies = column("all_copies_blocks");
     let mut runs: Vec<Run> = Vec::new();
     for (at, line) in (2..).zip(lines) {
         let row = cells(line);
@@ -149,7 +151,10 @@ fn of_csv(text: &str) -> Result<Vec<Run>, String> {
             text(policy)?,
             number(blocks)?.saturating_mul(number(block)?),
         );
-        let memory = level_of_run.1.saturating_mul(copies.map_or(Ok(1), number)?);
+        let memory = match all_copies {
+            Some(column) => number(column)?.saturating_mul(number(block)?),
+            None => level_of_run.1.saturating_mul(copies.map_or(Ok(1), number)?),
+        };
         match runs.last_mut() {
             Some(run) if number(level)? > 0 => {
                 run.levels.push(level_of_run);
@@ -245,6 +250,13 @@ mod tests {
                 (40 * 512, Some(0.5))
             );
         }
+        let differing = csv
+            .replace("copies", "copies,all_copies_blocks")
+            .replace("2,512", "2,13,512")
+            .replace("1,512", "1,20,512");
+        assert_eq!(of_csv(&differing).expect("runs")[0].memory_bytes, 33 * 512);
+        let differing = json.replace("\"copies\":2", "\"copies\":2,\"all_copies_blocks\":13");
+        assert_eq!(of_json(&differing).expect("runs")[0].memory_bytes, 33 * 512);
         let without = "level,policy,capacity_blocks,block_bytes,all_miss_ratio\n0,lru,10,512,0.5\n";
         assert_eq!(of_csv(without).expect("runs")[0].reads_per_request, None);
     }
