@@ -226,6 +226,11 @@ impl Wanted {
                 "shards_blocks, kosmo_blocks and points are at least 1",
             ));
         }
+        if self.repeats > 1 && !methods.is_sampled() {
+            return Err(refused(
+                "repeats draws samples again; say how to sample, such as mini=0.1",
+            ));
+        }
         methods.makings(policy).map_err(refused)
     }
 

@@ -108,6 +108,8 @@ class OfAFile(unittest.TestCase):
         for options, part in [
             (dict(policy="arc", shards=0.1), "mini=0.1"),
             (dict(points=0), "at least 1"),
+            (dict(repeats=3), "mini=0.1"),
+            (dict(sizes=["16TiB"]), "268435456"),
             (dict(sizes=[0]), "at least one block"),
             (dict(policy="lur"), "lur"),
             (dict(shards=2.0), "2"),

@@ -251,6 +251,21 @@ fn workloads_have_results_by_guest_and_windows_by_time_come_to_the_run() {
 }
 
 #[test]
+fn times_that_go_back_are_told() {
+    let files = Files::new();
+    let late = files.write("late.csv", [(9, 1), (0, 2), (1, 3), (10, 1)]);
+    let sorted = files.write("sorted.csv", [(0, 2), (1, 3), (1, 1)]);
+    let doubts = |paths: &[PathBuf]| {
+        let traces = read(paths, Order::Recorded).expect("traces");
+        traces.facts().doubts.clone()
+    };
+    let told = [Doubt::TimesBack { requests: 2 }];
+    assert_eq!(doubts(&[late.clone()]), told);
+    assert_eq!(doubts(&[sorted.clone(), late]), told);
+    assert_eq!(doubts(&[sorted]), []);
+}
+
+#[test]
 fn a_share_is_of_the_blocks_of_all_guests_however_they_differ() {
     let of = |levels: &[&str]| {
         let levels: Vec<LevelSpec> = levels

@@ -133,6 +133,11 @@ impl<'a> Asked<'a> {
         let shape = Shape { slots: 16, seed: 0 };
         futae_policy::build(&policy, &shape).map_err(Failure::usage)?;
         let methods = args.methods();
+        if args.repeats > 1 && !methods.is_sampled() {
+            return Err(Failure::usage(
+                "--repeats draws samples again; say how to sample: --shards, --shards-blocks, --aet, --kosmo, --kosmo-blocks or --mini",
+            ));
+        }
         if methods.is_by_distance() && policy.name != Kind::lru.name() {
             let message = format!(
                 "--shards, --shards-blocks and --aet are for lru; for {policy} there is --mini, such as \

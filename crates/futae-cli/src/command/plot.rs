@@ -32,7 +32,7 @@ enum Kind {
 /// Draw results: miss-ratio curves, hit ratio by size and over time, heat maps of two levels, reads by memory
 ///
 /// Reads the tables of `futae sweep` and of `futae sim --csv`, the JSON of `futae sim --json`, and for mrc also the
-/// table of `futae mrc --csv`. Runs that differ in their seed only are drawn as their mean; in
+/// table of `futae mrc --csv`. Results of `futae sim --objects` are for mrc and hit-ratio. Runs that differ in their seed only are drawn as their mean; in
 /// charts by size with its 95 % interval, as are sampled curves with `--repeats`.
 #[derive(clap::Args)]
 pub struct Args {

@@ -1,7 +1,8 @@
 //! `futae policies`: what can stand wherever a policy is asked for.
 
 use crate::failure::Failure;
-use std::io::Write;
+use crate::save::print;
+use std::fmt::Write;
 
 /// List every policy: name, source, parameters and defaults
 #[derive(clap::Args)]
@@ -19,8 +20,7 @@ pub struct Args {
 /// Prints the cards.
 pub fn run(args: &Args) -> Result<(), Failure> {
     if args.c_header {
-        write!(std::io::stdout().lock(), "{}", futae_plugin::HEADER)?;
-        return Ok(());
+        return print(futae_plugin::HEADER);
     }
     let mut cards = futae_policy::cards();
     if let Some(name) = &args.name {
@@ -31,15 +31,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         futae_policy::build(&spec, &shape).map_err(Failure::usage)?;
         cards.retain(|card| card.name == spec.name);
     }
-    let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(
-            out,
-            "{}",
-            serde_json::to_string_pretty(&serde_json::json!({ "policies": cards }))?
-        )?;
-        return Ok(());
+        let json = serde_json::to_string_pretty(&serde_json::json!({ "policies": cards }))?;
+        return print(&format!("{json}\n"));
     }
+    let mut out = String::new();
     for card in &cards {
         writeln!(out, "{:<14} {}", card.name, card.summary)?;
         let sections: &[&str] = if args.name.is_some() {
@@ -54,5 +50,5 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
         writeln!(out)?;
     }
-    Ok(())
+    print(&out)
 }

@@ -3,6 +3,7 @@
 use super::{Aet, Curve, ExactLru, Kosmo, KosmoError, MiniTrace, Point, Shards, simulate_sizes};
 use crate::forecast::Estimate;
 use crate::hierarchy::derived_seed;
+use crate::spec::LevelSpecError;
 use futae_policy::{Kind, PolicySpec, SpecError};
 use futae_trace::BlockRequest;
 use futae_units::{Size, SizeError};
@@ -111,7 +112,13 @@ impl Methods {
     /// Whether the exact curve is computed.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.exact || !(self.is_by_distance() || self.is_kosmo() || self.mini.is_some())
+        self.exact || !self.is_sampled()
+    }
+
+    /// Whether some curve is computed from a sample.
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        self.is_by_distance() || self.is_kosmo() || self.mini.is_some()
     }
 
     /// Whether some curve is computed from reuse distances, which apply to LRU only.
@@ -263,6 +270,17 @@ pub enum CacheSizesError {
     /// A size is below one block.
     #[error("a cache of --sizes has at least one block")]
     NoBlock,
+    /// A size is far beyond all blocks, and its tables need memory nevertheless.
+    #[error(
+        "{text:?} are {blocks} blocks; a cache of --sizes larger than all that is asked for may have {} at most, and 100% hits as often",
+        LevelSpecError::IDLE_BLOCKS_MAX
+    )]
+    Idle {
+        /// What was written.
+        text: String,
+        /// The blocks it would have.
+        blocks: u64,
+    },
 }
 
 /// Sizes of caches in blocks, sorted and distinct. A share is a fraction of `blocks`.
@@ -273,7 +291,11 @@ pub fn cache_sizes<'a>(
 ) -> Result<Vec<u64>, CacheSizesError> {
     let one = |text: &str| match text.parse::<Size>()?.blocks_of(block_bytes, blocks)? {
         0 => Err(CacheSizesError::NoBlock),
-        blocks => Ok(blocks),
+        size if size > blocks.max(LevelSpecError::IDLE_BLOCKS_MAX) => Err(CacheSizesError::Idle {
+            text: text.to_owned(),
+            blocks: size,
+        }),
+        size => Ok(size),
     };
     let mut sizes = texts.into_iter().map(one).collect::<Result<Vec<_>, _>>()?;
     sizes.sort_unstable();
@@ -292,6 +314,12 @@ mod tests {
         assert_eq!(found, [2, 5, 100]);
         let error = sizes(&["0blocks"]).map_err(|error| error.to_string());
         assert!(error.expect_err("no block").contains("block"));
+        let error = sizes(&["1%", "16TiB"]).map_err(|error| error.to_string());
+        let error = error.expect_err("tables of that length");
+        assert!(
+            error.contains("4294967296 blocks") && error.contains("268435456"),
+            "{error}"
+        );
         assert!(sizes(&["lots"]).is_err() && sizes(&[""]).is_err());
     }
 

@@ -79,6 +79,8 @@ impl fmt::Display for Ordered {
 pub(super) struct Times {
     view: View,
     requests: Vec<(u64, u32)>,
+    /// How many of them have a time before that of an earlier one.
+    back: u64,
     are_missing: bool,
     /// Whether requests are kept although some have no times.
     keeps_untimed: bool,
@@ -89,6 +91,7 @@ impl Times {
         Self {
             view,
             requests: Vec::new(),
+            back: 0,
             are_missing: false,
             keeps_untimed: false,
         }
@@ -110,8 +113,16 @@ impl Times {
             self.requests = Vec::new();
             return;
         }
-        let time = request.time_us.unwrap_or(last).max(last);
-        self.requests.push((time, accesses as u32));
+        let time = request.time_us.unwrap_or(last);
+        self.back += u64::from(time < last);
+        self.requests.push((time.max(last), accesses as u32));
+    }
+
+    /// The doubt about requests whose times go back.
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        (self.back > 0).then_some(Doubt::TimesBack {
+            requests: self.back,
+        })
     }
 
     /// Whether some request has no time.

@@ -154,6 +154,9 @@ impl Traces {
             lives = noting.reader.take_lives();
             latencies.push(noting.reader.take_latencies());
             guests.push(trace);
+            facts
+                .doubts
+                .extend(noting.times.as_ref().and_then(Times::doubt));
             times.extend(noting.times);
             let equal = || Lengths::all_equal(options.unit_bytes);
             lengths.push(noting.lengths.unwrap_or_else(equal));

@@ -50,6 +50,15 @@ pub enum Doubt {
         "the trace has more than 65536 volumes; those from the 65536th on are counted as one volume, on which each has 16 TiB of its own"
     )]
     VolumesFolded,
+    /// Requests with times before those of earlier ones, in a run that uses times.
+    #[error(
+        "{requests} requests have times before that of an earlier request, and count as simultaneous with it; \
+         sort the trace by time, or do without windows, a warm-up by time, latencies and an order by time"
+    )]
+    TimesBack {
+        /// How many.
+        requests: u64,
+    },
     /// Traces of several guests were recorded at different times.
     #[error(
         "the traces were recorded at different times, so each counts from its first request; `futae sim --order recorded` takes \

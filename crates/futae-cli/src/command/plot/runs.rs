@@ -46,6 +46,19 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
     let report: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let runs = report["runs"].as_array().ok_or("it has no \"runs\"")?;
     let of = |run: &Value| {
+        // Of objects with sizes.
+        if let (Some(policy), Some(bytes)) =
+            (run["policy"].as_str(), run["capacity_bytes"].as_u64())
+        {
+            return Ok(run["miss_ratio"].as_f64().map(|miss_ratio| Run {
+                source: String::new(),
+                levels: vec![(policy.to_owned(), bytes)],
+                miss_ratio,
+                half_width: None,
+                memory_bytes: bytes,
+                reads_per_request: None,
+            }));
+        }
         let block = run["block_bytes"]
             .as_u64()
             .ok_or("a run has no block_bytes")?;
@@ -118,8 +131,14 @@ fn of_csv(text: &str) -> Result<Vec<Run>, String> {
     let mut lines = text.lines();
     let names = cells(lines.next().unwrap_or_default());
     let column = |name: &str| names.iter().position(|it| it == name);
-    if column("method").is_some() {
-        return of_curve(&names, lines);
+    // Of the latter, ratios of requests: bytes have a column of their own.
+    for [name, bytes, ratio] in [
+        ["method", "cache_bytes", "miss_ratio"],
+        ["policy", "capacity_bytes", "hit_ratio"],
+    ] {
+        if column(bytes).is_some() {
+            return of_one_level(&names, [name, bytes, ratio], lines);
+        }
     }
     let needed = |name: &str| column(name).ok_or(format!("it has no column {name}"));
     let (policy, blocks, level) = (
@@ -181,9 +200,10 @@ fn of_csv(text: &str) -> Result<Vec<Run>, String> {
     Ok(runs)
 }
 
-/// The table of `futae mrc --csv`.
-fn of_curve<'a>(
+/// A table in which each row has the bytes of one cache and its ratio: of `futae mrc --csv`, or of `futae sim --objects --csv`.
+fn of_one_level<'a>(
     names: &[String],
+    [name, bytes, ratio]: [&str; 3],
     lines: impl Iterator<Item = &'a str>,
 ) -> Result<Vec<Run>, String> {
     let column = |name: &str| {
@@ -192,26 +212,26 @@ fn of_curve<'a>(
             .position(|it| it == name)
             .ok_or(format!("it has no column {name}"))
     };
-    let (method, bytes, ratio) = (
-        column("method")?,
-        column("cache_bytes")?,
-        column("miss_ratio")?,
-    );
+    let is_of_hits = ratio == "hit_ratio";
+    let (name, bytes, ratio) = (column(name)?, column(bytes)?, column(ratio)?);
+    let source = column("source").ok();
     let half = column("half_width").ok();
     let run = |line: &str| {
         let row = cells(line);
         let memory_bytes = row.get(bytes)?.parse().ok()?;
+        let ratio: f64 = row.get(ratio)?.parse().ok()?;
+        let source = source.and_then(|source| row.get(source).cloned());
         Some(Run {
-            source: String::new(),
-            levels: vec![(row.get(method)?.clone(), memory_bytes)],
-            miss_ratio: row.get(ratio)?.parse().ok()?,
+            source: source.unwrap_or_default(),
+            levels: vec![(row.get(name)?.clone(), memory_bytes)],
+            miss_ratio: if is_of_hits { 1.0 - ratio } else { ratio },
             half_width: half.and_then(|half| row.get(half)?.parse().ok()),
             memory_bytes,
             reads_per_request: None,
         })
     };
     lines
-        .map(|line| run(line).ok_or(format!("{line:?} is no row of a curve")))
+        .map(|line| run(line).ok_or(format!("{line:?} is no row of results")))
         .collect()
 }
 
@@ -259,6 +279,26 @@ mod tests {
         assert_eq!(of_json(&differing).expect("runs")[0].memory_bytes, 33 * 512);
         let without = "level,policy,capacity_blocks,block_bytes,all_miss_ratio\n0,lru,10,512,0.5\n";
         assert_eq!(of_csv(without).expect("runs")[0].reads_per_request, None);
+    }
+
+    #[test]
+    fn objects_with_sizes_have_bytes_and_a_ratio_of_requests() {
+        let csv = "policy,capacity_bytes,requests,hits,hit_ratio,byte_miss_ratio,source\nlru,20000,8,2,0.25,0.5,a.csv\n";
+        let run = Run {
+            source: "a.csv".to_owned(),
+            levels: vec![("lru".to_owned(), 20000)],
+            miss_ratio: 0.75,
+            half_width: None,
+            memory_bytes: 20000,
+            reads_per_request: None,
+        };
+        assert_eq!(of_csv(csv).expect("runs"), [run.clone()]);
+        let json = r#"{"runs":[{"policy":"lru","capacity_bytes":20000,"miss_ratio":0.75}]}"#;
+        let run = Run {
+            source: String::new(),
+            ..run
+        };
+        assert_eq!(of_json(json).expect("runs"), [run]);
     }
 
     #[test]
