@@ -150,7 +150,7 @@ fn an_interrupted_one_cleans_up() {
     if !has_fuse() {
         return;
     }
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
         let place = Place::new();
         let mut running = Running::start("futae demo", place.command(&["--reads", "100000000"]));
         let is_mounted = || {

@@ -298,3 +298,30 @@ fn what_began_with_the_server_ends_with_it() {
         assert!(server.stop().status.success());
     }
 }
+
+#[test]
+fn a_client_that_connects_anew_sees_that_an_image_is_longer() {
+    let place = LivePlace::new();
+    place.write("");
+    let server = place.serve();
+    let (nbd, image) = (place.path("nbd.sock"), place.path("vm1.img"));
+    let before = fs::metadata(&image).expect("an image").len();
+    let read = |offset| {
+        let mut client = Plain::connect(&nbd, "vm1").expect("a connection");
+        client.read(offset, BLOCK).expect("connected")
+    };
+    assert!(read(before).is_err(), "beyond its end");
+    let file = fs::OpenOptions::new().write(true).open(&image);
+    let longer = before + 16 * BLOCK as u64;
+    file.expect("the image").set_len(longer).expect("longer");
+    let (ok, text) = said(&[
+        "export",
+        "lengthen",
+        text(&place.path("control.sock")),
+        "vm1",
+    ]);
+    assert!(ok, "{text}");
+    assert_eq!(read(before), Ok(vec![0; BLOCK]));
+    assert!(read(longer).is_err(), "beyond its new end");
+    assert!(server.stop().status.success());
+}

@@ -133,7 +133,8 @@ impl Side {
             }
             18 => {
                 let time = |tv_nsec: u64| Timespec {
-                    tv_sec: (number as i64) << 8,
+                    // Some before 1970.
+                    tv_sec: ((number as i64) << 8) - (1 << 27),
                     tv_nsec: tv_nsec as _,
                 };
                 let times = Timestamps {
@@ -411,6 +412,36 @@ fn set_id_bits_are_lost_as_on_a_plain_directory() {
     assert!(beside.lines().filter(lost).count() > 100, "{beside}");
     for (above, beside) in above.lines().zip(beside.lines()) {
         assert_eq!(above, beside);
+    }
+    tree.stop();
+}
+
+/// The names of a file's attributes as root and as another user see them.
+const ATTRIBUTES: &str = "\
+import os, sys
+path = os.path.join(sys.argv[1], 'attributes')
+open(path, 'w').close()
+for name in ['trusted.one', 'user.two', 'trusted.three']:
+    os.setxattr(path, name, b'1')
+print(sorted(os.listxattr(path)), flush=True)
+os.setuid(65534)
+print(os.listxattr(path))
+";
+
+#[test]
+fn attributes_for_administrators_are_shown_to_root_only() {
+    if !has_fuse() || !has_root() || !has("python3") {
+        return;
+    }
+    let (mut tree, plain) = tree_and_plain();
+    for root in [&plain, &tree.mountpoint] {
+        let said = run("python3", &["-c", ATTRIBUTES, root.to_str().expect("text")]).stdout;
+        assert_eq!(
+            String::from_utf8(said).expect("text"),
+            "['trusted.one', 'trusted.three', 'user.two']\n['user.two']\n",
+            "{}",
+            root.display()
+        );
     }
     tree.stop();
 }

@@ -1,7 +1,7 @@
 //! The end of a command that goes on until it is interrupted.
 
 use crate::failure::Failure;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -10,9 +10,9 @@ use std::time::Duration;
 pub struct Interruption(Receiver<()>);
 
 impl Interruption {
-    /// From now on SIGINT and SIGTERM are such a word.
+    /// From now on SIGHUP, SIGINT and SIGTERM are such a word.
     pub fn listen() -> Result<Self, Failure> {
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
         let (sender, receiver) = mpsc::channel();
         let wait = move || {
             signals.forever().next();

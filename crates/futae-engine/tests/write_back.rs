@@ -353,6 +353,33 @@ fn trims_and_zeroes_do_not_bring_old_data_back() {
     assert_eq!(stored, expected);
 }
 
+/// What a trim leaves in a part of a dirty block is unspecified, but it stays: before it is written back, and after.
+#[test]
+fn a_part_of_a_dirty_block_stays_as_a_trim_left_it() {
+    let (setup, client) = keeping("lru", 16, 1.0, OnEviction::None);
+    drop(setup.put(client, 4, 1));
+    let (offset, length) = (4 * BLOCK + 100, 50);
+    let trim = Operation::Trim { offset, length };
+    assert!(is_good(&setup.start(client, 0, trim)));
+    let read = || {
+        let read = setup
+            .engine
+            .read_blocking(setup.volume, client, 4 * BLOCK, BLOCK);
+        read.expect("a read").as_slice().to_vec()
+    };
+    let before = read();
+    let expected: Vec<u8> = (0..BLOCK)
+        .map(|at| u8::from(!(100..150).contains(&at)))
+        .collect();
+    assert_eq!(before, expected);
+    assert!(is_good(&setup.flush(client)));
+    assert_eq!(read(), before);
+    let stored = setup
+        .store
+        .get(|inside| inside.bytes[4 * BLOCK as usize..][..BLOCK as usize].to_vec());
+    assert_eq!(stored, before);
+}
+
 #[test]
 fn dirty_blocks_are_no_holes() {
     let (setup, client) = keeping("lru", 16, 1.0, OnEviction::None);

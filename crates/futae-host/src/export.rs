@@ -77,7 +77,7 @@ impl fmt::Debug for OpenExport {
     }
 }
 
-/// An export, or its channel, with its description for the handshake.
+/// An export, or its channel.
 #[derive(Clone)]
 pub(crate) struct Entry {
     /// Constant while the export exists.
@@ -85,7 +85,6 @@ pub(crate) struct Entry {
     pub(crate) export: Export,
     pub(crate) quota: Option<Arc<Quota>>,
     pub(crate) rate: Arc<Rate>,
-    info: ExportInfo,
     identity: Option<[u8; 16]>,
     /// For a channel: the name of its export. The server neither reports nor flushes channels.
     of: Option<String>,
@@ -99,8 +98,7 @@ impl Entry {
         clock: &Clock,
         fair: Option<&Arc<Fair>>,
     ) -> Result<Self, HostError> {
-        let info = export.info();
-        info.check()?;
+        export.info().check()?;
         let weight = export.rates.weight.unwrap_or(USUAL_WEIGHT);
         // Data from a channel is for the export, and does not wait for a store.
         let part = fair.filter(|_| of.is_none()).map(|fair| fair.join(weight));
@@ -111,7 +109,6 @@ impl Entry {
             number,
             quota,
             rate: Arc::new(Rate::new(&export.name, export.rates, clock)),
-            info,
             identity: export.engine.volume_identity(export.volume),
             of,
             export,
@@ -132,9 +129,9 @@ impl Entry {
         }
     }
 
-    /// Its description for the handshake.
+    /// Its description for the handshake, with the size that it has now.
     pub(crate) fn info(&self) -> ExportInfo {
-        self.info.clone()
+        self.export.info()
     }
 
     /// The name of the export, or of the export whose channel it is.

@@ -4,7 +4,7 @@ use crate::demo::{self, DemoPlan};
 use crate::failure::Failure;
 use crate::laboratory;
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes, parse_duration};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::env;
 use std::ffi::OsString;
 use std::io::Write;
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let stopped = Arc::new(AtomicBool::new(false));
     let plan = plan(args, block_bytes)?;
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stopped))?;
     }
     let report = demo::run(&plan, &stopped, args.json)?;

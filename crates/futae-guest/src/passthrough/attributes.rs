@@ -3,7 +3,7 @@
 use super::caller::Asker;
 use super::node::Node;
 use super::place::{magic, stat_of};
-use super::stat::{Stamp, seconds_and_nanos};
+use super::stat::{Stamp, time_to_set};
 use super::state::Passthrough;
 use fuser::{FileType, TimeOrNow};
 use rustix::fs::{
@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Prefix of attributes of the root that futae itself answers.
 const OWN_PREFIX: &str = "user.futae.";
+/// Names that Linux lists to administrators only.
+const TRUSTED_PREFIX: &[u8] = b"trusted.";
 /// The access control list of a file, which may take its set-group-ID bit away.
 const ACCESS_LIST: &str = "system.posix_acl_access";
 /// The attribute of the root that holds the path of the mount's control socket.
@@ -171,11 +173,20 @@ impl Passthrough {
         })
     }
 
-    pub(crate) fn xattr_names(&self, id: u64) -> Result<Vec<u8>, Errno> {
+    /// The names, each ended by a zero byte. Those that only an administrator may see are for root.
+    pub(crate) fn xattr_names(&self, id: u64, uid: u32) -> Result<Vec<u8>, Errno> {
         let place = self.nodes.place(&self.nodes.get(id)?)?;
         let mut names = vec![0; XATTR_BYTES_MAX];
         let length = rustix::fs::listxattr(magic(&place), &mut names[..])?;
         names.truncate(length);
+        if uid != 0 {
+            let all = names.split_inclusive(|&byte| byte == 0);
+            names = all
+                .filter(|name| !name.starts_with(TRUSTED_PREFIX))
+                .flatten()
+                .copied()
+                .collect();
+        }
         Ok(names)
     }
 
@@ -231,7 +242,7 @@ fn time(wanted: Option<TimeOrNow>) -> Timespec {
         None => (0, UTIME_OMIT),
         Some(TimeOrNow::Now) => (0, UTIME_NOW),
         Some(TimeOrNow::SpecificTime(time)) => {
-            let (seconds, nanos) = seconds_and_nanos(time);
+            let (seconds, nanos) = time_to_set(time);
             (seconds, nanos as _)
         }
     };

@@ -387,8 +387,8 @@ impl Filesystem for Front {
         answer_xattr(self.tree.xattr(inode.0, name), size, reply);
     }
 
-    fn listxattr(&self, _request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        answer_xattr(self.tree.xattr_names(inode.0), size, reply);
+    fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        answer_xattr(self.tree.xattr_names(inode.0, request.uid()), size, reply);
     }
 
     fn removexattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {

@@ -82,19 +82,15 @@ fn time(seconds: i64, nanos: u32) -> SystemTime {
     time.unwrap_or(UNIX_EPOCH) + Duration::from_nanos(nanos.into())
 }
 
-/// Seconds and nanoseconds since 1970, the seconds rounded down.
-pub(crate) fn seconds_and_nanos(time: SystemTime) -> (i64, i64) {
+/// Seconds and nanoseconds since 1970, the seconds rounded down, of a time that the kernel sets. Of a time before 1970, fuser
+/// subtracts the nanoseconds, which are to be added.
+pub(crate) fn time_to_set(time: SystemTime) -> (i64, i64) {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (after.as_secs() as i64, i64::from(after.subsec_nanos())),
         Err(before) => {
             let before = before.duration();
-            let nanos = i64::from(before.subsec_nanos());
             let seconds = -(before.as_secs() as i64);
-            if nanos == 0 {
-                (seconds, 0)
-            } else {
-                (seconds - 1, 1_000_000_000 - nanos)
-            }
+            (seconds, i64::from(before.subsec_nanos()))
         }
     }
 }
@@ -122,9 +118,20 @@ mod tests {
             let device = rustix::fs::makedev(major, minor);
             assert_eq!(decode_device(encode_device(device)), device);
         }
-        for (seconds, nanos) in [(0, 0), (1, 5), (-1, 999_999_999), (-5, 0), (1 << 33, 1)] {
-            let there = time(seconds, nanos as u32);
-            assert_eq!(seconds_and_nanos(there), (seconds, nanos));
+        for (seconds, nanos) in [
+            (0i64, 0u32),
+            (1, 5),
+            (-1, 999_999_999),
+            (-5, 0),
+            (1 << 33, 1),
+        ] {
+            // As fuser gives what the kernel sets.
+            let set = match u64::try_from(seconds) {
+                Ok(seconds) => UNIX_EPOCH + Duration::new(seconds, nanos),
+                Err(_) => UNIX_EPOCH - Duration::new(seconds.unsigned_abs(), nanos),
+            };
+            assert_eq!(time_to_set(set), (seconds, i64::from(nanos)));
         }
+        assert_eq!(time(-1, 999_999_999), UNIX_EPOCH - Duration::from_nanos(1));
     }
 }

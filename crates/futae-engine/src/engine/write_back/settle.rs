@@ -64,7 +64,8 @@ impl State {
                 let from = (part.offset - span.offset) as usize;
                 held.copy_from_slice(&data.as_slice()[from..from + held.len()]);
             }
-            (Some(held), _, Content::Zeroes) => held.fill(0),
+            // Of a trimmed range nothing is promised, but reads are to agree with each other and with what the block leaves on the store later.
+            (Some(held), _, Content::Zeroes | Content::Anything) => held.fill(0),
             _ => {}
         }
         if part == of
