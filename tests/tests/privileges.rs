@@ -110,6 +110,9 @@ fn a_server_goes_on_as_another_user_without_a_right_of_root() {
     );
     let added = add(&format!("own={}", text(&own)));
     assert!(added.status.success(), "{added:?}");
+    let twice = add(&format!("twice={}", text(&own)));
+    let said = String::from_utf8_lossy(&twice.stderr).into_owned();
+    assert!(said.contains("own.img: is open here already"), "{said}");
     write_and_read(&stage.socket, "own");
     let ended = server.stop();
     assert!(ended.status.success(), "{ended:?}");
@@ -118,6 +121,49 @@ fn a_server_goes_on_as_another_user_without_a_right_of_root() {
     let again = serve(&stage, &[]);
     write_and_read(&stage.socket, EXPORT);
     assert!(again.stop().status.success());
+}
+
+/// Marks of unwritten data are made by the user that the server goes on as.
+#[test]
+fn a_mark_that_the_other_user_cannot_make_is_refused_at_the_start() {
+    if !has_root() {
+        return;
+    }
+    let stage = Stage::new(64);
+    let place = stage.image.parent().expect("a directory");
+    fs::set_permissions(place, fs::Permissions::from_mode(0o755)).expect("passable");
+    let back = ["--write-mode", "write-back", "--user", "nobody"];
+    let state = stage.path("state");
+    let export = format!("{EXPORT}={}", text(&stage.image));
+    let listen = format!("unix:{}", text(&stage.socket));
+    let words = [
+        "serve", "--cache", "1MiB", "--policy", "lru", "--export", &export, "--listen", &listen,
+    ];
+    let refused = run(&[&words[..], &back[..]].concat());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("futae-unclean cannot be made: Permission denied")
+            && said.contains("--state-dir"),
+        "{said}"
+    );
+    assert!(!stage.socket.exists());
+    // A directory that the server makes is for that user.
+    let server = serve(
+        &stage,
+        &[&back[..], &["--policy", "lru", "--state-dir", text(&state)]].concat(),
+    );
+    let mut client = Client::connect(&stage.socket, EXPORT).expect("connected");
+    let write = client.write(0, &[7; BLOCK]);
+    write.expect("connected").expect("written");
+    let marks = || fs::read_dir(&state).expect("a directory").count();
+    assert_eq!(marks(), 1, "the write is not on the disk yet");
+    assert!(server.stop().status.success());
+    assert_eq!(marks(), 0);
+    assert_eq!(
+        fs::read(&stage.image).expect("the image")[..BLOCK],
+        [7; BLOCK]
+    );
 }
 
 /// A number of a user, by id(1).

@@ -233,11 +233,13 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
     fs::create_dir(tree.lower("in")).expect("a directory");
     fs::write(tree.lower("file"), "x").expect("a file");
     let (source, mountpoint) = (text(&tree.source), text(&tree.mountpoint));
+    let protecting = |directory| vec!["--policy", "directory", "--protect", directory];
     for (arguments, says) in [
-        (vec!["--protect", "/"], "is not in"),
-        (vec!["--protect", "none"], "no such directory"),
-        (vec!["--protect", "file"], "not a directory"),
-        (vec!["--protect", ".."], "out of the tree"),
+        (protecting("/"), "is not in"),
+        (protecting("none"), "no such directory"),
+        (protecting("file"), "not a directory"),
+        (protecting(".."), "out of the tree"),
+        (vec!["--protect", "in"], "policy lru protects nothing"),
         (vec!["--name", "x"], "--name is for a single file"),
         (
             vec!["--kernel-cache"],

@@ -60,6 +60,9 @@ fn meant(mountpoint: &Path, directory: &Path) -> PathBuf {
 fn give(mountpoint: &Path, order: &serde_json::Value) -> Result<(), Failure> {
     let socket = control_of(mountpoint)?;
     let answer = ask(&socket, order)?;
+    if let Some(idle) = answer["idle"].as_str() {
+        eprintln!("futae: warning: {idle}");
+    }
     let mut out = std::io::stdout().lock();
     let protected = answer["protected"]
         .as_array()

@@ -4,8 +4,16 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// The name and number of a process that holds a lock on the same file, if this process may see it.
-pub fn holder(file: &OwnedFd) -> Option<String> {
+/// Who holds a lock on a file.
+pub enum Holder {
+    /// This process, which has it open a second time.
+    This,
+    /// The name and number of another process.
+    Other(String),
+}
+
+/// Who holds a lock on the same file, if this process may see it.
+pub fn holder(file: &OwnedFd) -> Option<Holder> {
     let own = rustix::fs::fstat(file.as_fd()).ok()?;
     let is_same = |path: &Path| {
         let known = rustix::fs::stat(path);
@@ -23,12 +31,15 @@ pub fn holder(file: &OwnedFd) -> Option<String> {
         for descriptor in descriptors.flatten() {
             let about = process.path().join("fdinfo").join(descriptor.file_name());
             let is_locked = || fs::read_to_string(about).is_ok_and(|about| about.contains("lock:"));
-            if id == this || !is_same(&descriptor.path()) || !is_locked() {
+            if !is_same(&descriptor.path()) || !is_locked() {
                 continue;
+            }
+            if id == this {
+                return Some(Holder::This);
             }
             let comm = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
             let comm: String = comm.trim().chars().filter(|c| !c.is_control()).collect();
-            return Some(format!("{comm} ({id})"));
+            return Some(Holder::Other(format!("{comm} ({id})")));
         }
     }
     None

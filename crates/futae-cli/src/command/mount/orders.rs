@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `{"command":"status"}` | a [`MountStatus`] |
 //! | `{"command":"record","sample":1}`, `{"command":"recorded"}`, `{"command":"end-record"}` | `{"recording":true}`, a [`futae_control::RecordingPart`], `{"recording":false}` |
-//! | `{"command":"resize","cache":"1GiB"}` | `{"capacity_blocks":N}` |
+//! | `{"command":"resize","cache":"1GiB"}`, also with `"export":NAME` | `{"capacity_blocks":N}` |
 //! | `{"command":"policy","policy":"lru"}` | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
 
 use super::residency::Residency;
@@ -40,6 +40,7 @@ pub struct MountStatus {
 #[serde(deny_unknown_fields)]
 struct Resize {
     cache: Size,
+    export: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -59,7 +60,7 @@ pub fn of_mount(
     joins: bool,
 ) -> Orders {
     let [asked, resized, recorded, changed] = std::array::from_fn(|_| Arc::clone(engine));
-    let names = shown.clone();
+    let (names, resizable) = (shown.clone(), shown.clone());
     let source = source.to_owned();
     let started = Instant::now();
     let status = move |NoArguments {}| {
@@ -80,13 +81,13 @@ pub fn of_mount(
     };
     Orders::new()
         .with("status", status)
-        .with("resize", move |Resize { cache }| resize(&resized, cache))
+        .with("resize", move |Resize { cache, export }| {
+            known(export, &resizable)?;
+            resize(&resized, cache)
+        })
         .with_recording(move |_| Ok(Arc::clone(&recorded)))
         .with("policy", move |Policy { policy, export }| {
-            if let Some(name) = export.filter(|name| !names.contains(name)) {
-                let names = names.join(", ");
-                return Err(format!("nothing is called {name:?} here; there is {names}"));
-            }
+            known(export, &names)?;
             let terms = PolicyTerms {
                 no_evictions: Some("no cache is above a mount; run it in `futae serve`"),
                 no_requests: (!joins).then_some(
@@ -96,6 +97,17 @@ pub fn of_mount(
             };
             change_policy(&changed, &policy, &terms)
         })
+}
+
+/// An error if an order names an export that is none of these; all share the one cache.
+fn known(export: Option<String>, names: &[String]) -> Result<(), String> {
+    match export.filter(|name| !names.contains(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let names = names.join(", ");
+            Err(format!("nothing is called {name:?} here; there is {names}"))
+        }
+    }
 }
 
 /// What a mount's cache does, for whom it is shown.

@@ -54,15 +54,20 @@ impl TreeArgs {
 
     /// The policy with the protected share that was asked for.
     pub fn policy(&self, mut policy: PolicySpec) -> Result<PolicySpec, Failure> {
-        let Some(share) = self.max_protected else {
-            return Ok(policy);
+        let option = match (self.max_protected, &self.protect[..]) {
+            (Some(_), _) => "--max-protected",
+            (None, [_, ..]) => "--protect",
+            (None, []) => return Ok(policy),
         };
         let Some(protecting) = policy.find_mut(Trait::Protects) else {
             return Err(Failure::usage(format!(
-                "--max-protected: policy {} protects nothing; use --policy {}",
+                "{option}: policy {} protects nothing; use --policy {}",
                 policy.name,
                 Kind::names_with(Trait::Protects)
             )));
+        };
+        let Some(share) = self.max_protected else {
+            return Ok(policy);
         };
         let bound = Argument::Named("max_protected".to_owned(), share.to_string());
         protecting.arguments.push(bound);
@@ -252,9 +257,20 @@ struct Unprotect {
 fn orders(args: &Args, engine: &Arc<Engine>, handle: &Arc<OnceLock<Arc<TreeHandle>>>) -> Orders {
     let path = std::path::absolute(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
     let (one, other) = (Arc::clone(handle), Arc::clone(handle));
+    let asked = Arc::clone(engine);
     let protect = move |Protect { directory, now }| {
         let tree = mounted(&one)?;
-        answer(&tree, tree.protect(&directory, now))
+        let mut answer = answer(&tree, tree.protect(&directory, now))?;
+        let policy = asked.status().policy;
+        let protects = |policy: &PolicySpec| policy.clone().find_mut(Trait::Protects).is_some();
+        if !policy.parse().is_ok_and(|policy| protects(&policy)) {
+            let names = Kind::names_with(Trait::Protects);
+            answer["idle"] = format!(
+                "policy {policy} protects nothing; it does from the moment that the policy is {names}"
+            )
+            .into();
+        }
+        Ok(answer)
     };
     let unprotect = move |Unprotect { directory }| {
         let tree = mounted(&other)?;

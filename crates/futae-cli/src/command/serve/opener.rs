@@ -5,6 +5,7 @@ use super::super::volumes::{ClassNames, StoreClass, VolumeSpec};
 use super::evictions::EvictionArgs;
 use super::memory::KeptMemory;
 use super::plan::{blocks_of, export};
+use super::privileges::PrivilegeArgs;
 use super::state::KeptState;
 use super::unclean::UncleanArgs;
 use crate::failure::Failure;
@@ -25,6 +26,7 @@ pub(super) struct Opener {
     pub(super) timeout: Duration,
     /// What is done about writes that an earlier server lost.
     pub(super) unclean: UncleanArgs,
+    pub(super) privileges: PrivilegeArgs,
     /// What is believed of evicted blocks.
     pub(super) evictions: EvictionArgs,
     /// Whether clients may demote evicted blocks.
@@ -167,7 +169,7 @@ impl Opener {
     ) -> Result<Export, Failure> {
         let class = self.classes.class_of(spec);
         let volume = engine.add_volume(&spec.name, store, class)?;
-        if let Err(failure) = self.unclean.guard(spec, engine, volume) {
+        if let Err(failure) = self.unclean.guard(spec, engine, volume, &self.privileges) {
             // Nothing has been asked for.
             let _ = engine.take_out_volume(volume, Duration::ZERO);
             return Err(failure);

@@ -160,6 +160,7 @@ impl Plan {
             classes,
             timeout: args.store.timeout()?,
             unclean: args.unclean.clone(),
+            privileges: args.privileges.clone(),
             evictions: args.evictions.clone(),
             demotion: server.demotion,
             memory: KeptMemory::new(&args.memory),

@@ -3,7 +3,7 @@
 use super::filter;
 use crate::failure::Failure;
 use anyhow::{Context, anyhow};
-use nix::unistd::{User, initgroups, setgid, setuid};
+use nix::unistd::{Gid, Uid, User, initgroups, setfsgid, setfsuid, setgid, setuid};
 use std::ffi::CString;
 use tracing::info;
 
@@ -42,6 +42,12 @@ impl PrivilegeArgs {
         Ok(())
     }
 
+    /// The user that the server will become, if it still is root.
+    pub(super) fn later(&self) -> Result<Option<User>, Failure> {
+        let account = self.account()?;
+        Ok(account.filter(|_| rustix::process::geteuid().is_root()))
+    }
+
     fn account(&self) -> Result<Option<User>, Failure> {
         let Some(name) = &self.user else {
             return Ok(None);
@@ -61,6 +67,21 @@ impl PrivilegeArgs {
         }
         Ok(Some(account))
     }
+}
+
+/// Does something with files as a user does, without its further groups; as this process does if there is none.
+pub(super) fn as_user<T>(user: Option<&User>, act: impl FnOnce() -> T) -> T {
+    if let Some(user) = user {
+        // The group first, while this thread may choose it.
+        setfsgid(user.gid);
+        setfsuid(user.uid);
+    }
+    let done = act();
+    if user.is_some() {
+        setfsuid(Uid::effective());
+        setfsgid(Gid::effective());
+    }
+    done
 }
 
 fn become_user(account: &User) -> Result<(), Failure> {

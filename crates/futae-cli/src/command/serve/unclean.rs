@@ -2,15 +2,17 @@
 //! finds one.
 
 use super::super::volumes::{Source, VolumeSpec};
+use super::privileges::{PrivilegeArgs, as_user};
 use crate::command::state::name_of;
 use crate::failure::Failure;
 use anyhow::anyhow;
 use futae_engine::{Engine, MarkFile, UncleanMark};
 use futae_log::utc;
 use futae_policy::VolumeId;
+use nix::unistd::User;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
@@ -41,6 +43,7 @@ impl UncleanArgs {
         spec: &VolumeSpec,
         engine: &Engine,
         volume: VolumeId,
+        privileges: &PrivilegeArgs,
     ) -> Result<(), Failure> {
         if engine.is_read_only(volume) {
             return Ok(());
@@ -87,8 +90,10 @@ impl UncleanArgs {
             return Ok(());
         };
         if writes_back {
-            make_directory(mark)
-                .and_then(|()| mark.probe())
+            // By whom marks will be made.
+            let user = privileges.later()?;
+            make_directory(mark, user.as_ref())
+                .and_then(|()| as_user(user.as_ref(), || mark.probe()))
                 .map_err(|error| refused(name, mark, &error))?;
         }
         if writes_back || loss.is_some() {
@@ -135,13 +140,18 @@ fn refused(name: &str, mark: &MarkFile, error: &std::io::Error) -> Failure {
     anyhow!(message).into()
 }
 
-fn make_directory(mark: &MarkFile) -> std::io::Result<()> {
-    match mark.path().parent() {
-        Some(directory) if !directory.exists() => DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory),
-        _ => Ok(()),
+fn make_directory(mark: &MarkFile, user: Option<&User>) -> std::io::Result<()> {
+    let missing = mark.path().parent().filter(|directory| !directory.exists());
+    let Some(directory) = missing else {
+        return Ok(());
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    match user {
+        Some(user) => chown(directory, Some(user.uid.as_raw()), Some(user.gid.as_raw())),
+        None => Ok(()),
     }
 }
 
