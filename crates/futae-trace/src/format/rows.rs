@@ -34,6 +34,23 @@ pub struct TableColumn {
     pub values: String,
     /// Of a column of times: how many nanoseconds its unit has, if its type says so.
     pub time_ns: Option<u64>,
+    /// Whether a value has parts, as one of a struct or a list has.
+    pub is_nested: bool,
+}
+
+impl TableColumn {
+    /// Why its values cannot be read, and what the user can do.
+    #[must_use]
+    pub fn refusal(&self) -> String {
+        let Self { name, values, .. } = self;
+        let remedy = match self.is_nested {
+            true => "make the part that you need a column of its own",
+            false => "convert it to numbers, text or timestamps",
+        };
+        format!(
+            "column {name} has the type {values}, which is neither of numbers nor of text; {remedy}"
+        )
+    }
 }
 
 /// A table whose rows are read from the first to the last, some at a time.
@@ -66,10 +83,10 @@ pub struct Table<R> {
 
 impl<R: Rows> Table<R> {
     pub fn new(mut rows: R, columns: Option<Columns>) -> Result<Self, TraceErrorKind> {
-        let names: Vec<&str> = rows.columns().iter().map(|c| c.name.as_str()).collect();
+        let count = rows.columns().len();
         let columns = match columns {
             Some(columns) => columns,
-            None => Columns::of_header(&names).ok_or(TraceErrorKind::NoColumns)?,
+            None => by_names(rows.columns()).ok_or(TraceErrorKind::NoColumns)?,
         };
         let mut wanted: Vec<usize> = columns.offset.iter().map(|it| it.0).collect();
         wanted.extend(columns.length.iter().map(|(column, _)| column));
@@ -77,11 +94,11 @@ impl<R: Rows> Table<R> {
         wanted.extend(columns.time.map(|(column, _)| column));
         wanted.extend(&columns.volume);
         wanted.extend(&columns.key);
-        if let Some(column) = wanted.iter().find(|&&column| column >= names.len()) {
+        if let Some(column) = wanted.iter().find(|&&column| column >= count) {
             return Err(TraceErrorKind::Missing {
                 field: "column",
                 wanted: column + 1,
-                found: names.len(),
+                found: count,
             });
         }
         rows.want(&wanted)?;
@@ -194,6 +211,21 @@ impl<R: Rows> TableDecoder for Table<R> {
         self.next += 1;
         request
     }
+}
+
+/// What the names of columns say. A nested column holds no field, whatever its name is. If no other column can be the offset
+/// or the key, a nested one is named, so that the error can say that it cannot be.
+fn by_names(columns: &[TableColumn]) -> Option<Columns> {
+    let names = |with_nested: bool| -> Vec<&str> {
+        let name = |column| match column {
+            &TableColumn {
+                is_nested: true, ..
+            } if !with_nested => "",
+            TableColumn { name, .. } => name.as_str(),
+        };
+        columns.iter().map(name).collect()
+    };
+    Columns::of_header(&names(false)).or_else(|| Columns::of_header(&names(true)))
 }
 
 /// An error of a cell with the column where it is.

@@ -1,4 +1,6 @@
 mod objects;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod robust;
 mod srt;
 
