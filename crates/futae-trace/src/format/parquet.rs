@@ -4,6 +4,7 @@
 //! read first, so data that is compressed as a whole, or that comes from a pipe, is first copied
 //! to a temporary file. An object behind a URL is read in ranges.
 
+mod arrow_schema;
 mod schema;
 
 use super::TraceErrorKind;
@@ -60,7 +61,7 @@ impl ChunkReader for Data {
 pub struct Parquet {
     reader: SerializedFileReader<Data>,
     columns: Vec<TableColumn>,
-    /// Where in the file each of them is, if it is not nested.
+    /// Where in the file each of them is, if it can be read.
     leaves: Vec<Option<usize>>,
     /// Which of the file's columns are read.
     wanted: Vec<usize>,
@@ -81,8 +82,7 @@ struct Column {
 impl Parquet {
     pub fn new(data: Data) -> Result<Self, TraceErrorKind> {
         let reader = guarded(|| Ok(SerializedFileReader::new(data)?))?;
-        let schema = reader.metadata().file_metadata().schema_descr();
-        let fields = schema::fields(schema).into_iter();
+        let fields = schema::fields(reader.metadata().file_metadata()).into_iter();
         let (columns, leaves) = fields.map(|field| (field.column, field.leaf)).unzip();
         Ok(Self {
             columns,

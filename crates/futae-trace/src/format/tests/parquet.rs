@@ -3,6 +3,7 @@
 use super::{reader, show};
 use crate::{Columns, TraceError, TraceErrorKind, TraceOptions};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -25,8 +26,20 @@ type Failure = Box<dyn std::error::Error>;
 
 /// A file with one row group.
 fn file(columns: &str, values: &[Values<'_>]) -> Result<Vec<u8>, Failure> {
+    file_of_arrow(columns, values, None)
+}
+
+/// As [`file`], with the schema of the table in Arrow that it was.
+fn file_of_arrow(
+    columns: &str,
+    values: &[Values<'_>],
+    arrow: Option<&str>,
+) -> Result<Vec<u8>, Failure> {
     let schema = parse_message_type(&format!("message table {{ {columns} }}"))?;
-    let properties = WriterProperties::builder().build();
+    let arrow = arrow.map(|arrow| vec![KeyValue::new("ARROW:schema".to_owned(), arrow.to_owned())]);
+    let properties = WriterProperties::builder()
+        .set_key_value_metadata(arrow)
+        .build();
     let mut data = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut data, Arc::new(schema), Arc::new(properties))?;
     let mut group = writer.next_row_group()?;
@@ -105,5 +118,78 @@ fn columns_are_those_of_the_table_and_not_parts_of_nested_ones() -> Result<(), F
         &[Longs(&[1]), Longs(&[2]), Longs(&[3])],
     )?;
     assert_eq!(read(&data, None)?, ["0 R 1536+0"]);
+    Ok(())
+}
+
+#[test]
+fn a_type_of_times_says_its_unit() -> Result<(), Failure> {
+    // 2026-01-01 00:00:00 and 3 microseconds, and times of day.
+    for (column, values, wanted) in [
+        (
+            "int64 time (TIMESTAMP(MILLIS,true))",
+            Longs(&[1_767_225_600_003]),
+            1_767_225_600_003_000u64,
+        ),
+        (
+            "int64 time (TIMESTAMP(MICROS,false))",
+            Longs(&[1_767_225_600_000_003]),
+            1_767_225_600_000_003,
+        ),
+        (
+            "int64 time (TIMESTAMP(NANOS,false))",
+            Longs(&[1_767_225_600_000_003_000]),
+            1_767_225_600_000_003,
+        ),
+        ("int64 time (TIMESTAMP_MILLIS)", Longs(&[7]), 7000),
+        ("int64 time (TIMESTAMP_MICROS)", Longs(&[7]), 7),
+        ("int32 time (TIME(MILLIS,true))", Ints(&[7]), 7000),
+        ("int64 time (TIME(MICROS,true))", Longs(&[7]), 7),
+        ("int64 time (TIME(NANOS,true))", Longs(&[7999]), 7),
+        ("int32 time (TIME_MILLIS)", Ints(&[7]), 7000),
+        ("int64 time (TIME_MICROS)", Longs(&[7]), 7),
+        // No type of times: what the name says, or the map.
+        ("int64 time", Longs(&[7]), 7_000_000),
+        ("int64 time_ns", Longs(&[7000]), 7),
+        ("double time", Reals(&[0.25]), 250_000),
+    ] {
+        let data = file(
+            &format!("required {column}; required int64 offset;"),
+            &[values, Longs(&[0])],
+        )?;
+        let wanted = [format!("0 R 0+0 @{wanted}")];
+        assert_eq!(read(&data, None)?, wanted, "{column}");
+        if column.contains('(') {
+            // The type knows better.
+            assert_eq!(read(&data, Some("time=0:s,offset=1"))?, wanted, "{column}");
+        }
+    }
+    let data = file(
+        "required int32 time (DATE); required int64 offset;",
+        &[Ints(&[7]), Longs(&[0])],
+    )?;
+    let message = refusal(&data, None);
+    assert!(
+        message.contains("column time has the type DATE") && message.contains("timestamps"),
+        "{message}"
+    );
+    Ok(())
+}
+
+#[test]
+fn spans_of_time_have_the_unit_of_arrows_schema() -> Result<(), Failure> {
+    // By pyarrow 26: `time` in nanoseconds, `latency_s` in milliseconds, and `offset`.
+    let arrow = "/////+gAAAAQAAAAAAAKAAwABgAFAAgACgAAAAABBAAMAAAACAAIAAAABAAIAAAABAAAAAMAAACEAAAAQAAAAAQAAACY////AAABAhAAAAAgAAAABAAAAAAAAAAGAAAAb2Zmc2V0AAAIAAwACAAHAAgAAAAAAAABQAAAAND///8AAAESEAAAACAAAAAEAAAAAAAAAAkAAABsYXRlbmN5X3MAAAAEAAQABAAAABAAFAAIAAYABwAMAAAAEAAQAAAAAAABEhAAAAAcAAAABAAAAAAAAAAEAAAAdGltZQAABgAIAAYABgAAAAAAAwAAAAAA";
+    let columns = "required int64 time; required int64 latency_s; required int64 offset;";
+    let values = || [Longs(&[9000]), Longs(&[2]), Longs(&[4096])];
+    let data = file_of_arrow(columns, &values(), Some(arrow))?;
+    assert_eq!(read(&data, None)?, ["0 R 4096+0 @9"]);
+    // A file that only has the same schema is not of the same table.
+    let other = columns.replace(" time;", " time_us;");
+    let data = file_of_arrow(&other, &values(), Some(arrow))?;
+    assert_eq!(read(&data, None)?, ["0 R 4096+0 @9000"]);
+    for arrow in [None, Some("damaged")] {
+        let data = file_of_arrow(columns, &values(), arrow)?;
+        assert_eq!(read(&data, None)?, ["0 R 4096+0 @9000000000"]);
+    }
     Ok(())
 }
