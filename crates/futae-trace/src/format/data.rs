@@ -64,7 +64,7 @@ impl Data {
         let (decoder, rest): (Decoder, Source) = match format {
             Format::Parquet => {
                 let data = Box::new(Cursor::new(head).chain(bytes));
-                (table(whole, data, columns)?, Box::new(io::empty()))
+                (table(whole, data, options)?, Box::new(io::empty()))
             }
             Format::Octf => {
                 let octf = octf::Octf::new(Cursor::new(head).chain(bytes))?;
@@ -103,7 +103,7 @@ impl Data {
     ) -> Result<Self, TraceErrorKind> {
         let names = rows.columns().iter().map(|column| column.name.clone());
         let names = names.collect::<Vec<_>>().join(", ");
-        let table = Table::new(rows, options.columns.clone()).map_err(|kind| match kind {
+        let table = Table::new(rows, options).map_err(|kind| match kind {
             TraceErrorKind::NoColumns => TraceErrorKind::Table(format!(
                 "of the columns {names} none is named offset or key; name them so, or give a map, such as columns=\"offset=0,length=1\""
             )),

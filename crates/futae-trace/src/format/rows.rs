@@ -1,11 +1,11 @@
 //! Rows of a table in columns, which are named as those of a CSV may be: of a Parquet file, or of a table that a program
 //! has in memory.
 
-use super::TraceErrorKind;
 use super::columns::Columns;
 use super::context::{Context, Raw};
 use super::decoder::{Keys, TableDecoder};
 use super::fields::{self, TimeUnit};
+use super::{TraceErrorKind, TraceOptions};
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use std::borrow::Cow;
@@ -74,7 +74,8 @@ pub trait Rows: Send {
 pub struct Table<R> {
     rows: R,
     columns: Columns,
-    /// Which columns of the table are read: those of the offset, of lengths, kind and time, and then names.
+    /// Which columns of the table are read: those of the offset, of lengths, kind and time, then names, the time to live, and
+    /// the latency.
     wanted: Vec<usize>,
     cells: Vec<Vec<Cell>>,
     /// The next of the rows that are in memory.
@@ -82,25 +83,16 @@ pub struct Table<R> {
 }
 
 impl<R: Rows> Table<R> {
-    pub fn new(mut rows: R, columns: Option<Columns>) -> Result<Self, TraceErrorKind> {
-        let count = rows.columns().len();
-        let columns = match columns {
-            Some(columns) => columns,
+    pub fn new(mut rows: R, options: &TraceOptions) -> Result<Self, TraceErrorKind> {
+        let mut columns = match &options.columns {
+            Some(columns) => columns.clone(),
             None => by_names(rows.columns()).ok_or(TraceErrorKind::NoColumns)?,
         };
-        let mut wanted: Vec<usize> = columns.offset.iter().map(|it| it.0).collect();
-        wanted.extend(columns.length.iter().map(|(column, _)| column));
-        wanted.extend(columns.kind.map(|(column, _)| column));
-        wanted.extend(columns.time.map(|(column, _)| column));
-        wanted.extend(&columns.volume);
-        wanted.extend(&columns.key);
-        if let Some(column) = wanted.iter().find(|&&column| column >= count) {
-            return Err(TraceErrorKind::Missing {
-                field: "column",
-                wanted: column + 1,
-                found: count,
-            });
-        }
+        check(&columns, rows.columns().len())?;
+        // What nobody asks for may be of any type.
+        columns.ttl = columns.ttl.filter(|_| options.lives);
+        columns.latency = columns.latency.filter(|_| options.latencies);
+        let wanted: Vec<usize> = all_of(&columns).collect();
         rows.want(&wanted)?;
         Ok(Self {
             rows,
@@ -162,25 +154,43 @@ impl<R: Rows> Table<R> {
         while names.len() < self.columns.volume.len() + self.columns.key.len() {
             names.push(next()?.1.text());
         }
-        if self.has_keys() {
+        let life = match self.columns.ttl {
+            Some(_) => Some(next()?),
+            None => None,
+        };
+        let latency_us = match self.columns.latency {
+            Some((_, unit)) => {
+                let at = next()?;
+                // No value is a latency that is not known.
+                Some(named(at, at.1.time_us(at.0.time_ns, unit))?.unwrap_or(0))
+            }
+            None => None,
+        };
+        let request = if self.has_keys() {
             let length = (!self.columns.length.is_empty()).then_some(length_bytes);
-            return context
-                .named(&names.join("\t"), length, kind, time_us)
-                .map(Some);
+            context.named(&names.join("\t"), length, kind, time_us)?
+        } else {
+            let volume = match &names[..] {
+                [] => VolumeId(0),
+                [name] => context.volume(name)?,
+                _ => context.volume(&names.join("."))?,
+            };
+            context.request(Raw {
+                volume,
+                offset_bytes,
+                length_bytes,
+                kind,
+                time_us,
+            })?
+        };
+        if let Some(at) = life {
+            let seconds = named(at, at.1.seconds(at.0.time_ns))?;
+            named(at, context.note_life(&seconds))?;
         }
-        let volume = match &names[..] {
-            [] => VolumeId(0),
-            [name] => context.volume(name)?,
-            _ => context.volume(&names.join("."))?,
-        };
-        let raw = Raw {
-            volume,
-            offset_bytes,
-            length_bytes,
-            kind,
-            time_us,
-        };
-        context.request(raw).map(Some)
+        if let Some(us) = latency_us {
+            context.note_latency(us);
+        }
+        Ok(Some(request))
     }
 
     fn has_keys(&self) -> bool {
@@ -210,6 +220,30 @@ impl<R: Rows> TableDecoder for Table<R> {
         let request = self.row(context);
         self.next += 1;
         request
+    }
+}
+
+/// The columns of a map, in the order in which a row is taken apart.
+fn all_of(columns: &Columns) -> impl Iterator<Item = usize> {
+    let offset = columns.offset.map(|(column, _)| column);
+    let kind = columns.kind.map(|(column, _)| column);
+    let time = columns.time.map(|(column, _)| column);
+    let latency = columns.latency.map(|(column, _)| column);
+    let lengths = columns.length.iter().map(|(column, _)| *column);
+    let names = columns.volume.iter().chain(&columns.key).copied();
+    let numbers = offset.into_iter().chain(lengths).chain(kind).chain(time);
+    numbers.chain(names).chain(columns.ttl).chain(latency)
+}
+
+/// An error if a table with so many columns does not have all of a map.
+fn check(columns: &Columns, count: usize) -> Result<(), TraceErrorKind> {
+    match all_of(columns).find(|&column| column >= count) {
+        Some(column) => Err(TraceErrorKind::Missing {
+            field: "column",
+            wanted: column + 1,
+            found: count,
+        }),
+        None => Ok(()),
     }
 }
 
@@ -267,8 +301,19 @@ impl Cell {
         let unit = ns.and_then(TimeUnit::of_nanos).unwrap_or(unit);
         match self {
             Self::None => Ok(None),
+            // As an empty field of a CSV.
+            Self::Text(text) if text.is_empty() => Ok(None),
             Self::Whole(_) | Self::Natural(_) if unit == TimeUnit::Micros => self.whole().map(Some),
             _ => fields::time_us(&self.text(), unit).map(Some),
         }
+    }
+
+    /// A number of seconds as text. Where the type of the column has a unit, they are rounded up.
+    fn seconds(&self, ns: Option<u64>) -> Result<Cow<'_, str>, TraceErrorKind> {
+        let Some(ns) = ns.filter(|_| *self != Self::None) else {
+            return Ok(self.text());
+        };
+        let all = u128::from(self.whole()?) * u128::from(ns);
+        Ok(all.div_ceil(1_000_000_000).to_string().into())
     }
 }

@@ -18,6 +18,7 @@ enum Values<'a> {
     Texts(&'a [&'a str]),
     /// Optional ones, with 1 where there is one.
     Some(&'a [i64], &'a [i16]),
+    Real(&'a [f64], &'a [i16]),
 }
 
 use Values::{Bools, Ints, Longs, Reals, Texts};
@@ -55,6 +56,10 @@ fn file_of_arrow(
                 column
                     .typed::<ByteArrayType>()
                     .write_batch(&texts, None, None)
+            }
+            Values::Real(values, there) => {
+                let column = column.typed::<DoubleType>();
+                column.write_batch(values, Some(there), None)
             }
             Values::Some(values, there) => {
                 let column = column.typed::<Int64Type>();
@@ -191,5 +196,83 @@ fn spans_of_time_have_the_unit_of_arrows_schema() -> Result<(), Failure> {
         let data = file_of_arrow(columns, &values(), arrow)?;
         assert_eq!(read(&data, None)?, ["0 R 4096+0 @9000000000"]);
     }
+    Ok(())
+}
+
+/// What a simulation gets of a table: requests, times to live and latencies.
+type All = (Vec<String>, Vec<u32>, Vec<u32>);
+
+fn all(name: &str, data: &[u8], columns: Option<&str>) -> Result<All, TraceError> {
+    let columns = columns.map(|map| map.parse::<Columns>());
+    let options = TraceOptions {
+        columns: columns.transpose().unwrap_or_else(|e| panic!("{e}")),
+        lives: true,
+        latencies: true,
+        ..TraceOptions::default()
+    };
+    let mut reader = reader(name, data, &options)?;
+    let requests: Result<_, TraceError> = reader.by_ref().map(|it| Ok(show(&it?))).collect();
+    Ok((requests?, reader.take_lives(), reader.take_latencies()))
+}
+
+#[test]
+fn times_to_live_and_latencies_are_those_of_the_csv() -> Result<(), Failure> {
+    let csv = "time,key,op,size,ttl,latency_us\n1,a,get,10,60,17\n2,b,del,10,1,2\n3,a,set,10,0,\n4,c,get,5,4294967296,5000000000\n";
+    let columns = "required int64 time; required binary key (STRING); required binary op (STRING); required int64 size; \
+                   required int64 ttl; optional int64 latency_us;";
+    let file_of = |columns: &str, ttl: Values<'_>, latency: Values<'_>| {
+        let ops = Texts(&["get", "del", "set", "get"]);
+        let (times, keys) = (Longs(&[1, 2, 3, 4]), Texts(&["a", "b", "a", "c"]));
+        file(
+            columns,
+            &[times, keys, ops, Longs(&[10, 10, 10, 5]), ttl, latency],
+        )
+    };
+    let lives = || Longs(&[60, 1, 0, 1 << 32]);
+    let latencies = || Values::Some(&[17, 2, 5_000_000_000], &[1, 1, 0, 1]);
+    let parquet = file_of(columns, lives(), latencies())?;
+    let wanted = all("t.csv", csv.as_bytes(), None)?;
+    assert_eq!(
+        (&wanted.1[..], &wanted.2[..]),
+        (&[60, 0, 0][..], &[17, 0, u32::MAX][..])
+    );
+    assert_eq!(all("t.parquet", &parquet, None)?, wanted);
+    // By a map, too.
+    let map = Some("time=0,key=1,kind=2,length=3,ttl=4,latency=5:us");
+    assert_eq!(all("t.parquet", &parquet, map)?, wanted);
+    // They are not looked at if nobody asks for them.
+    let other = columns.replace("int64 ttl", "int32 ttl (DATE)");
+    let dates = file_of(&other, Ints(&[60, 1, 0, 1]), latencies())?;
+    assert_eq!(read(&dates, None)?, wanted.0);
+    let message = all("t", &dates, None).map_err(|e| e.to_string());
+    assert!(message.is_err_and(|e| e.contains("column ttl has the type DATE")));
+    // What is no time to live is refused as it is in a CSV, with the column.
+    let bad = file_of(columns, Longs(&[60, 1, -1, 1]), latencies())?;
+    let message = all("t", &bad, None).map_err(|e| e.to_string());
+    assert_eq!(
+        message.err().as_deref(),
+        Some(
+            "trace t, record 3 at byte 4: column ttl (INT64): `-1` is not a time to live in seconds"
+        )
+    );
+    // A type of times has its own unit. Seconds are rounded up.
+    let spans = columns.replace("int64 ttl", "int64 ttl (TIME(MICROS,true))");
+    let spans = file_of(&spans, Longs(&[59_000_001, 0, 0, 1 << 60]), latencies())?;
+    assert_eq!(all("t", &spans, None)?, wanted);
+    Ok(())
+}
+
+#[test]
+fn latencies_of_blocks_are_those_of_the_csv() -> Result<(), Failure> {
+    let csv = "offset,latency_ms,volume\n0,1.5,a\n4096,,b\n";
+    let columns = "required int64 offset; optional double latency_ms; required binary volume;";
+    let values = [
+        Longs(&[0, 4096]),
+        Values::Real(&[1.5], &[1, 0]),
+        Texts(&["a", "b"]),
+    ];
+    let wanted = all("t.csv", csv.as_bytes(), None)?;
+    assert_eq!(wanted.2, [1500, 0]);
+    assert_eq!(all("t.parquet", &file(columns, &values)?, None)?, wanted);
     Ok(())
 }
