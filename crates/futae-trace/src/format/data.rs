@@ -4,7 +4,7 @@ use super::compression::{Compression, Source, decompress};
 use super::decoder::{Decoder, TableDecoder};
 use super::meter::{Limited, Meter, Metered};
 use super::opened::{Opened, table};
-use super::rows::{Rows, Table};
+use super::rows::{Rows, Table, unnamed};
 use super::{Doubt, Format, TraceErrorKind, TraceOptions, doubt, octf, sniff, srt};
 use std::io::{self, Cursor, Read};
 use std::path::Path;
@@ -101,12 +101,9 @@ impl Data {
         rows: impl Rows + 'static,
         options: &TraceOptions,
     ) -> Result<Self, TraceErrorKind> {
-        let names = rows.columns().iter().map(|column| column.name.clone());
-        let names = names.collect::<Vec<_>>().join(", ");
+        let unnamed = unnamed(rows.columns(), "columns=\"offset=0,length=1\"");
         let table = Table::new(rows, options).map_err(|kind| match kind {
-            TraceErrorKind::NoColumns => TraceErrorKind::Table(format!(
-                "of the columns {names} none is named offset or key; name them so, or give a map, such as columns=\"offset=0,length=1\""
-            )),
+            TraceErrorKind::NoColumns => TraceErrorKind::Table(unnamed),
             kind => kind,
         })?;
         Ok(Self {

@@ -92,7 +92,7 @@ pub fn table(
     options: &TraceOptions,
 ) -> Result<Decoder, TraceErrorKind> {
     use super::parquet::{Data, Parquet};
-    use super::rows::Table;
+    use super::rows::{Rows, Table, unnamed};
     let data = match whole {
         Some(Whole::File(path)) => Data::File(File::open(path)?),
         #[cfg(feature = "object-store")]
@@ -103,7 +103,12 @@ pub fn table(
             Data::File(file)
         }
     };
-    let table = Table::new(Parquet::new(data)?, options)?;
+    let rows = Parquet::new(data)?;
+    let unnamed = unnamed(rows.columns(), "--columns offset=0,length=1");
+    let table = Table::new(rows, options).map_err(|kind| match kind {
+        TraceErrorKind::NoColumns => TraceErrorKind::Parquet(unnamed),
+        kind => kind,
+    })?;
     Ok(Decoder::Table(Box::new(table)))
 }
 

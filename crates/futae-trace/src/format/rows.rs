@@ -47,10 +47,22 @@ impl TableColumn {
             true => "make the part that you need a column of its own",
             false => "convert it to numbers, text or timestamps",
         };
-        format!(
-            "column {name} has the type {values}, which is neither of numbers nor of text; {remedy}"
-        )
+        format!("column {name} has the type {values}, which futae cannot read; {remedy}")
     }
+}
+
+/// Why a table without a map of its columns cannot be read. `map` is how one is given.
+pub fn unnamed(columns: &[TableColumn], map: &str) -> String {
+    const SHOWN: usize = 20;
+    let names = columns.iter().take(SHOWN).map(|column| &*column.name);
+    let names = names.collect::<Vec<_>>().join(", ");
+    let more = match columns.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "of the columns {names}{more} none is named offset or key; name them so, or give a map, such as {map}"
+    )
 }
 
 /// A table whose rows are read from the first to the last, some at a time.

@@ -4,7 +4,7 @@
 
 use super::arrow_schema;
 use crate::format::rows::TableColumn;
-use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit};
+use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::file::metadata::FileMetaData;
 use parquet::schema::types::Type;
 
@@ -63,12 +63,15 @@ fn field(root: &Type, leaf: Option<usize>) -> Field {
     if info.has_repetition() && info.repetition() == Repetition::REPEATED {
         return nested(&format!("repeated {physical}"));
     }
-    let (values, time_ns, is_readable) = match time(root) {
-        Some((name, ns)) => (format!("{name}({})", unit_name(ns)), Some(ns), true),
-        // Days, which no other number here counts in.
-        None if info.converted_type() == ConvertedType::DATE => ("DATE".to_owned(), None, false),
-        None => (physical, None, true),
+    let time = time(root);
+    let (values, is_readable) = match time {
+        Some((name, ns)) => (format!("{name}({})", unit_name(ns)), true),
+        None => match unreadable(root) {
+            Some(values) => (values, false),
+            None => (physical, true),
+        },
     };
+    let time_ns = time.map(|(_, ns)| ns);
     Field {
         column: of(values, time_ns, false),
         leaf: leaf.filter(|_| is_readable),
@@ -95,6 +98,39 @@ fn time(root: &Type) -> Option<(&'static str, u64)> {
     }
 }
 
+/// The name of a type whose values cannot be read; none of one whose values can.
+fn unreadable(root: &Type) -> Option<String> {
+    let (precision, scale, bytes) = match *root {
+        Type::PrimitiveType {
+            precision,
+            scale,
+            type_length,
+            ..
+        } => (precision, scale, type_length),
+        Type::GroupType { .. } => (0, 0, 0),
+    };
+    let info = root.get_basic_info();
+    let physical = root.get_physical_type();
+    match (info.converted_type(), info.logical_type_ref()) {
+        // Days, which no other number here counts in.
+        (ConvertedType::DATE, _) => Some("DATE".to_owned()),
+        // Their whole numbers are not their values.
+        (ConvertedType::DECIMAL, _) => Some(format!("DECIMAL({precision},{scale})")),
+        (ConvertedType::INTERVAL, _) => Some("INTERVAL".to_owned()),
+        (_, Some(LogicalType::Float16)) => Some("FLOAT16".to_owned()),
+        (_, Some(LogicalType::Uuid)) => Some("UUID".to_owned()),
+        // A type that came after this reader.
+        (_, Some(LogicalType::_Unknown { field_id })) => {
+            Some(format!("{physical} with the unknown meaning {field_id}"))
+        }
+        _ => match physical {
+            Physical::INT96 => Some("INT96".to_owned()),
+            Physical::FIXED_LEN_BYTE_ARRAY => Some(format!("FIXED_LEN_BYTE_ARRAY({bytes})")),
+            _ => None,
+        },
+    }
+}
+
 fn unit_name(ns: u64) -> &'static str {
     match ns {
         1 => "NANOS",
@@ -108,7 +144,7 @@ fn unit_name(ns: u64) -> &'static str {
 fn is_plain_number(root: &Type) -> bool {
     let info = root.get_basic_info();
     root.is_primitive()
-        && root.get_physical_type() == parquet::basic::Type::INT64
+        && root.get_physical_type() == Physical::INT64
         && info.logical_type_ref().is_none()
         && info.converted_type() == ConvertedType::NONE
 }

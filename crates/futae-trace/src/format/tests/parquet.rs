@@ -1,8 +1,8 @@
 //! Tables in Parquet: which columns are read, and what the types of their values mean.
 
 use super::{reader, show};
-use crate::{Columns, TraceError, TraceErrorKind, TraceOptions};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+use crate::{Columns, TraceError, TraceOptions};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 /// The values of a column that the file keeps.
 enum Values<'a> {
-    Bools(&'a [bool]),
     Ints(&'a [i32]),
     Longs(&'a [i64]),
     Reals(&'a [f64]),
@@ -21,7 +20,7 @@ enum Values<'a> {
     Real(&'a [f64], &'a [i16]),
 }
 
-use Values::{Bools, Ints, Longs, Reals, Texts};
+use Values::{Ints, Longs, Reals, Texts};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -47,7 +46,6 @@ fn file_of_arrow(
     for values in values {
         let mut column = group.next_column()?.ok_or("more values than columns")?;
         match *values {
-            Bools(values) => column.typed::<BoolType>().write_batch(values, None, None),
             Ints(values) => column.typed::<Int32Type>().write_batch(values, None, None),
             Longs(values) => column.typed::<Int64Type>().write_batch(values, None, None),
             Reals(values) => column.typed::<DoubleType>().write_batch(values, None, None),
@@ -196,6 +194,77 @@ fn spans_of_time_have_the_unit_of_arrows_schema() -> Result<(), Failure> {
         let data = file_of_arrow(columns, &values(), arrow)?;
         assert_eq!(read(&data, None)?, ["0 R 4096+0 @9000000000"]);
     }
+    Ok(())
+}
+
+#[test]
+fn a_column_that_cannot_be_read_is_named_with_its_type() -> Result<(), Failure> {
+    for (columns, name, values) in [
+        (
+            "required int64 a; required int96 offset;",
+            "offset",
+            "INT96",
+        ),
+        (
+            "required int32 offset (DECIMAL(9,2));",
+            "offset",
+            "DECIMAL(9,2)",
+        ),
+        (
+            "required fixed_len_byte_array(9) offset (DECIMAL(20,0));",
+            "offset",
+            "DECIMAL(20,0)",
+        ),
+        (
+            "required int64 offset; required fixed_len_byte_array(2) time (FLOAT16);",
+            "time",
+            "FLOAT16",
+        ),
+        (
+            "required fixed_len_byte_array(16) key (UUID);",
+            "key",
+            "UUID",
+        ),
+        (
+            "required fixed_len_byte_array(8) key;",
+            "key",
+            "FIXED_LEN_BYTE_ARRAY(8)",
+        ),
+        (
+            "required group offset { required int64 a; }",
+            "offset",
+            "STRUCT",
+        ),
+        ("repeated int64 key;", "key", "repeated INT64"),
+        (
+            "optional group key (LIST) { repeated group list { optional int64 element; } }",
+            "key",
+            "LIST",
+        ),
+    ] {
+        let schema = Arc::new(parse_message_type(&format!(
+            "message table {{ {columns} }}"
+        ))?);
+        let mut data = Vec::new();
+        SerializedFileWriter::new(&mut data, schema, Arc::default())?.close()?;
+        let message = refusal(&data, None);
+        let wanted = format!(
+            "trace t.parquet: Parquet: column {name} has the type {values}, which futae cannot read"
+        );
+        assert!(message.starts_with(&wanted), "{message}");
+    }
+    let message = refusal(
+        &file(
+            "required int64 a; required int64 b;",
+            &[Longs(&[1]), Longs(&[2])],
+        )?,
+        None,
+    );
+    assert!(
+        message.contains("Parquet: of the columns a, b none is named offset or key"),
+        "{message}"
+    );
+    assert!(message.contains("such as --columns offset=0"), "{message}");
     Ok(())
 }
 
