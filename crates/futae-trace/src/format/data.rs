@@ -40,6 +40,7 @@ impl Data {
             .by_ref()
             .take(HEAD_BYTES as u64)
             .read_to_end(&mut head)?;
+        let is_cut = head.len() == HEAD_BYTES;
         let mark = sniff::byte_order_mark(&head, options.format);
         head.drain(..mark);
         let columns = options.columns.clone();
@@ -55,6 +56,11 @@ impl Data {
             Format::Csv => columns.clone().or_else(|| sniff::header(&head)),
             _ => None,
         };
+        // A name that is not seen would be a column that is left out without a word.
+        if format == Format::Csv && columns.is_none() && is_cut && !sniff::has_first_line(&head) {
+            let error = "the line that names the columns is longer than 16 KiB; give a map of them, such as --columns offset=0,length=1";
+            return Err(TraceErrorKind::Table(error.to_owned()));
+        }
         let doubts = doubt::doubts(format, map.as_ref(), &head, options.unit_bytes);
         if let (Some(doubt @ Doubt::NotOracle), None) = (doubts.first(), options.format) {
             let (format, doubt) = (format.name(), doubt.clone());

@@ -104,7 +104,7 @@ impl<R: Rows> Table<R> {
         // What nobody asks for may be of any type.
         columns.ttl = columns.ttl.filter(|_| options.lives);
         columns.latency = columns.latency.filter(|_| options.latencies);
-        let wanted: Vec<usize> = all_of(&columns).collect();
+        let wanted: Vec<usize> = columns.all().collect();
         rows.want(&wanted)?;
         Ok(Self {
             rows,
@@ -235,21 +235,9 @@ impl<R: Rows> TableDecoder for Table<R> {
     }
 }
 
-/// The columns of a map, in the order in which a row is taken apart.
-fn all_of(columns: &Columns) -> impl Iterator<Item = usize> {
-    let offset = columns.offset.map(|(column, _)| column);
-    let kind = columns.kind.map(|(column, _)| column);
-    let time = columns.time.map(|(column, _)| column);
-    let latency = columns.latency.map(|(column, _)| column);
-    let lengths = columns.length.iter().map(|(column, _)| *column);
-    let names = columns.volume.iter().chain(&columns.key).copied();
-    let numbers = offset.into_iter().chain(lengths).chain(kind).chain(time);
-    numbers.chain(names).chain(columns.ttl).chain(latency)
-}
-
 /// An error if a table with so many columns does not have all of a map.
 fn check(columns: &Columns, count: usize) -> Result<(), TraceErrorKind> {
-    match all_of(columns).find(|&column| column >= count) {
+    match columns.all().find(|&column| column >= count) {
         Some(column) => Err(TraceErrorKind::Missing {
             field: "column",
             wanted: column + 1,
