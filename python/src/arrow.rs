@@ -116,6 +116,7 @@ impl ArrowRows {
             name: field.name().clone(),
             values: field.data_type().to_string(),
             time_ns: unit_ns(field.data_type()),
+            is_nested: field.data_type().is_nested(),
         });
         let types = schema
             .fields()
@@ -142,11 +143,7 @@ impl futae_trace::Rows for ArrowRows {
             .iter()
             .find(|&&column| !is_readable(&self.types[column]))
         {
-            let TableColumn { name, values, .. } = &self.columns[column];
-            let text = format!(
-                "column {name} has the type {values}, which is neither of numbers nor of text"
-            );
-            return Err(TraceErrorKind::Table(text));
+            return Err(TraceErrorKind::Table(self.columns[column].refusal()));
         }
         self.wanted = wanted.to_vec();
         Ok(())

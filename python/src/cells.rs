@@ -3,7 +3,8 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType,
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType,
+    Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
@@ -15,12 +16,16 @@ use std::ops::Range;
 /// Nanoseconds of the unit of a type of times.
 pub fn unit_ns(values: &DataType) -> Option<u64> {
     match values {
-        DataType::Timestamp(unit, _) | DataType::Duration(unit) => Some(match unit {
+        DataType::Timestamp(unit, _)
+        | DataType::Duration(unit)
+        | DataType::Time32(unit)
+        | DataType::Time64(unit) => Some(match unit {
             TimeUnit::Second => 1_000_000_000,
             TimeUnit::Millisecond => 1_000_000,
             TimeUnit::Microsecond => 1000,
             TimeUnit::Nanosecond => 1,
         }),
+        DataType::Dictionary(_, values) => unit_ns(values),
         _ => None,
     }
 }
@@ -34,6 +39,7 @@ pub fn is_readable(values: &DataType) -> bool {
         DataType::Boolean | DataType::Float32 | DataType::Float64 => true,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
         DataType::Timestamp(..) | DataType::Duration(_) => true,
+        DataType::Time32(_) | DataType::Time64(_) => true,
         values => values.is_integer(),
     }
 }
@@ -80,6 +86,10 @@ pub fn append(array: &dyn Array, rows: Range<usize>, cells: &mut Vec<Cell>) {
         DataType::Timestamp(TimeUnit::Millisecond, _) => TimestampMillisecondType, Cell::Whole;
         DataType::Timestamp(TimeUnit::Microsecond, _) => TimestampMicrosecondType, Cell::Whole;
         DataType::Timestamp(TimeUnit::Nanosecond, _) => TimestampNanosecondType, Cell::Whole;
+        DataType::Time32(TimeUnit::Second) => Time32SecondType, |n| Cell::Whole(i64::from(n));
+        DataType::Time32(TimeUnit::Millisecond) => Time32MillisecondType, |n| Cell::Whole(i64::from(n));
+        DataType::Time64(TimeUnit::Microsecond) => Time64MicrosecondType, Cell::Whole;
+        DataType::Time64(TimeUnit::Nanosecond) => Time64NanosecondType, Cell::Whole;
         DataType::Duration(TimeUnit::Second) => DurationSecondType, Cell::Whole;
         DataType::Duration(TimeUnit::Millisecond) => DurationMillisecondType, Cell::Whole;
         DataType::Duration(TimeUnit::Microsecond) => DurationMicrosecondType, Cell::Whole;

@@ -111,7 +111,7 @@ class Tables(unittest.TestCase):
             with self.assertRaisesRegex(futae.Error, message):
                 futae.simulate(pyarrow.table(columns), **LEVELS, **options)
 
-        refused({"offset": [[1]]}, "column offset has the type .*Int64.*, which is neither of numbers nor of text")
+        refused({"offset": [[1]]}, "column offset has the type .*Int64.*, which futae cannot read")
         refused({"offset": [1, None]}, r"record 2 .*column offset \(Int64\): there is no value")
         refused({"offset": [1, -5]}, r"column offset \(Int64\): `-5` is not a whole number")
         refused({"offset": [4096], "op": ["trim"]}, r"column op \(Utf8\): `trim` is not a read or a write")

@@ -5,10 +5,13 @@ use super::TraceErrorKind;
 use super::context::{Context, Raw};
 use super::decoder::{Keys, LineDecoder};
 use super::fields::{self, KindCode, TimeUnit};
-use super::line::{FIELDS_MAX, Fields, Separator};
+use super::line::{FIELDS_FEW, Fields, Separator};
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use std::str::FromStr;
+
+/// As many columns as a line of the longest length can have.
+const COLUMNS_MAX: usize = 1 << 16;
 
 /// Which column is what, columns counted from 0.
 ///
@@ -74,8 +77,8 @@ impl Columns {
             Some((column, unit)) => (column, Some(unit)),
             None => (value, None),
         };
-        let column = column.parse().ok().filter(|&c: &usize| c < FIELDS_MAX);
-        let column = column.ok_or_else(|| bad(item, "a column number from 0 to 31"))?;
+        let column = column.parse().ok().filter(|&c: &usize| c < COLUMNS_MAX);
+        let column = column.ok_or_else(|| bad(item, "a column number from 0 to 65535"))?;
         match name {
             "time" => self.time = Some((column, time_unit(item, unit)?)),
             "volume" if unit.is_none() => self.volume.push(column),
@@ -96,6 +99,18 @@ impl Columns {
             _ => return Err(bad(item, expected)),
         }
         Ok(())
+    }
+
+    /// All columns that are read, in the order in which the row of a table is taken apart.
+    pub(super) fn all(&self) -> impl Iterator<Item = usize> {
+        let offset = self.offset.map(|(column, _)| column);
+        let kind = self.kind.map(|(column, _)| column);
+        let time = self.time.map(|(column, _)| column);
+        let latency = self.latency.map(|(column, _)| column);
+        let lengths = self.length.iter().map(|(column, _)| *column);
+        let names = self.volume.iter().chain(&self.key).copied();
+        let numbers = offset.into_iter().chain(lengths).chain(kind).chain(time);
+        numbers.chain(names).chain(self.ttl).chain(latency)
     }
 
     /// A map for a first line that names its columns as `name`, without regard to case.
@@ -233,17 +248,32 @@ fn time_unit(item: &str, unit: Option<&str>) -> Result<TimeUnit, TraceErrorKind>
 /// Reads lines by a column map.
 pub struct ColumnDecoder {
     columns: Columns,
+    /// How many fields of a line are looked at.
+    fields: usize,
     /// The next line may name the columns.
     first: bool,
+    /// It does.
+    names: bool,
     name: String,
 }
 
 impl ColumnDecoder {
     pub fn new(columns: Columns) -> Self {
+        let last = columns.all().max().unwrap_or(0);
         Self {
             columns,
+            fields: FIELDS_FEW.max(last + 1),
             first: true,
+            names: false,
             name: String::new(),
+        }
+    }
+
+    /// For a table whose first line gave the map, so that it is no request.
+    pub fn after_names(columns: Columns) -> Self {
+        Self {
+            names: true,
+            ..Self::new(columns)
         }
     }
 
@@ -349,8 +379,11 @@ impl LineDecoder for ColumnDecoder {
         line: &str,
         context: &mut Context,
     ) -> Result<Option<Request>, TraceErrorKind> {
-        let fields = Fields::split(line, self.columns.separator);
         let is_first = std::mem::take(&mut self.first);
+        if is_first && self.names {
+            return Ok(None);
+        }
+        let fields = Fields::up_to(self.fields, line, self.columns.separator);
         let is_name = |text: &str| text.starts_with(|c: char| c.is_alphabetic());
         let Some((column, unit)) = self.columns.offset else {
             // Keys may begin with a letter, so a line of names is known by what are numbers else.

@@ -4,7 +4,7 @@ use super::compression::{Compression, Source, decompress};
 use super::decoder::{Decoder, TableDecoder};
 use super::meter::{Limited, Meter, Metered};
 use super::opened::{Opened, table};
-use super::rows::{Rows, Table};
+use super::rows::{Rows, Table, unnamed};
 use super::{Doubt, Format, TraceErrorKind, TraceOptions, doubt, octf, sniff, srt};
 use std::io::{self, Cursor, Read};
 use std::path::Path;
@@ -40,6 +40,7 @@ impl Data {
             .by_ref()
             .take(HEAD_BYTES as u64)
             .read_to_end(&mut head)?;
+        let is_cut = head.len() == HEAD_BYTES;
         let mark = sniff::byte_order_mark(&head, options.format);
         head.drain(..mark);
         let columns = options.columns.clone();
@@ -55,6 +56,11 @@ impl Data {
             Format::Csv => columns.clone().or_else(|| sniff::header(&head)),
             _ => None,
         };
+        // A name that is not seen would be a column that is left out without a word.
+        if format == Format::Csv && columns.is_none() && is_cut && !sniff::has_first_line(&head) {
+            let error = "the line that names the columns is longer than 16 KiB; give a map of them, such as --columns offset=0,length=1";
+            return Err(TraceErrorKind::Table(error.to_owned()));
+        }
         let doubts = doubt::doubts(format, map.as_ref(), &head, options.unit_bytes);
         if let (Some(doubt @ Doubt::NotOracle), None) = (doubts.first(), options.format) {
             let (format, doubt) = (format.name(), doubt.clone());
@@ -64,7 +70,7 @@ impl Data {
         let (decoder, rest): (Decoder, Source) = match format {
             Format::Parquet => {
                 let data = Box::new(Cursor::new(head).chain(bytes));
-                (table(whole, data, columns)?, Box::new(io::empty()))
+                (table(whole, data, options)?, Box::new(io::empty()))
             }
             Format::Octf => {
                 let octf = octf::Octf::new(Cursor::new(head).chain(bytes))?;
@@ -101,12 +107,9 @@ impl Data {
         rows: impl Rows + 'static,
         options: &TraceOptions,
     ) -> Result<Self, TraceErrorKind> {
-        let names = rows.columns().iter().map(|column| column.name.clone());
-        let names = names.collect::<Vec<_>>().join(", ");
-        let table = Table::new(rows, options.columns.clone()).map_err(|kind| match kind {
-            TraceErrorKind::NoColumns => TraceErrorKind::Table(format!(
-                "of the columns {names} none is named offset or key; name them so, or give a map, such as columns=\"offset=0,length=1\""
-            )),
+        let unnamed = unnamed(rows.columns(), "columns=\"offset=0,length=1\"");
+        let table = Table::new(rows, options).map_err(|kind| match kind {
+            TraceErrorKind::NoColumns => TraceErrorKind::Table(unnamed),
             kind => kind,
         })?;
         Ok(Self {

@@ -144,9 +144,10 @@ fn numbers<'a>(
 ) -> impl Iterator<Item = Vec<u64>> + 'a {
     // The last line may be cut off.
     let lines = head.split(|&byte| byte == b'\n').rev().skip(1);
+    let needed = columns.iter().max().map_or(0, |last| last + 1);
     lines.filter_map(move |line| {
         let line = str::from_utf8(line).ok()?;
-        let fields = Fields::split(line, separator);
+        let fields = Fields::up_to(needed, line, separator);
         let number = |&column: &usize| fields.all().get(column)?.parse().ok();
         columns.iter().map(number).collect()
     })

@@ -80,9 +80,9 @@ pub fn time_us(text: &str, unit: TimeUnit) -> Result<u64, TraceErrorKind> {
 pub enum KindCode {
     /// Letters or words only: `R`, `W`, `Read`, `Write`.
     Words,
-    /// 0 is a read and 1 a write.
+    /// 0 is a read and 1 a write, as are false and true.
     ReadIs0,
-    /// 1 is a read and 0 a write.
+    /// 1 is a read and 0 a write, as are true and false.
     ReadIs1,
     /// Flags, of which the lowest is set for a read.
     ReadIsOdd,
@@ -91,7 +91,12 @@ pub enum KindCode {
 /// A read or a write.
 pub fn kind(text: &str, code: KindCode) -> Result<RequestKind, TraceErrorKind> {
     let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
-    let number = text.parse::<u64>().ok();
+    let is_code = matches!(code, KindCode::ReadIs0 | KindCode::ReadIs1);
+    let number = match text.parse::<u64>().ok() {
+        None if is_code && is(&["true"]) => Some(1),
+        None if is_code && is(&["false"]) => Some(0),
+        number => number,
+    };
     match (code, number) {
         (KindCode::ReadIs0, Some(0)) | (KindCode::ReadIs1, Some(1)) => Ok(RequestKind::Read),
         (KindCode::ReadIs0, Some(1)) | (KindCode::ReadIs1, Some(0)) => Ok(RequestKind::Write),
@@ -168,6 +173,11 @@ mod tests {
         assert_eq!(read("w", KindCode::ReadIs0), Some(false));
         assert_eq!(read("0", KindCode::ReadIs0), Some(true));
         assert_eq!(read("0", KindCode::ReadIs1), Some(false));
+        assert_eq!(read("True", KindCode::ReadIs0), Some(false));
+        assert_eq!(read("false", KindCode::ReadIs0), Some(true));
+        assert_eq!(read("true", KindCode::ReadIs1), Some(true));
+        assert_eq!(read("true", KindCode::Words), None);
+        assert_eq!(read("false", KindCode::ReadIsOdd), None);
         assert_eq!(read("3", KindCode::ReadIsOdd), Some(true));
         assert_eq!(read("2", KindCode::ReadIs1), None);
         assert_eq!(read("0", KindCode::Words), None);

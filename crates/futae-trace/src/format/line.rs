@@ -2,8 +2,8 @@
 
 use super::TraceErrorKind;
 
-/// Fields beyond this are not looked at.
-pub const FIELDS_MAX: usize = 32;
+/// As many fields as any format has, except for tables.
+pub const FIELDS_FEW: usize = 32;
 
 /// What stands between the fields of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,29 +41,38 @@ impl Separator {
 
 /// The fields of a line.
 pub struct Fields<'a> {
-    fields: [&'a str; FIELDS_MAX],
+    few: [&'a str; FIELDS_FEW],
+    /// All of them, if there are more than a few: lines of most formats need no memory.
+    many: Vec<&'a str>,
     count: usize,
 }
 
 impl<'a> Fields<'a> {
     /// Splits a line. A field may stand between quotation marks, and then hold separators.
     pub fn split(line: &'a str, separator: Separator) -> Self {
+        Self::up_to(FIELDS_FEW, line, separator)
+    }
+
+    /// As [`split`](Self::split), with no more than the first `limit` fields.
+    pub fn up_to(limit: usize, line: &'a str, separator: Separator) -> Self {
         let mut all = Self {
-            fields: [""; FIELDS_MAX],
+            few: [""; FIELDS_FEW],
+            many: Vec::new(),
             count: 0,
         };
         match separator.character() {
             None => line
                 .split_ascii_whitespace()
-                .take(FIELDS_MAX)
+                .take(limit)
                 .for_each(|field| all.push(field)),
             Some(c) => {
-                for field in line.split(c).take(FIELDS_MAX) {
+                for field in line.split(c).take(limit) {
                     let field = field.trim();
                     // To look for a quotation mark in the whole line took a twentieth of the time of reading.
                     if field.starts_with('"') {
                         all.count = 0;
-                        all.push_quoted(line, c);
+                        all.many.clear();
+                        all.push_quoted(limit, line, c);
                         break;
                     }
                     all.push(field);
@@ -73,8 +82,8 @@ impl<'a> Fields<'a> {
         all
     }
 
-    /// As [`split`](Self::split) where there are quotation marks. Two of them within a field stay two.
-    fn push_quoted(&mut self, line: &'a str, separator: char) {
+    /// As [`up_to`](Self::up_to) where there are quotation marks. Two of them within a field stay two.
+    fn push_quoted(&mut self, limit: usize, line: &'a str, separator: char) {
         let (mut begin, mut is_quoted) = (0, false);
         let end = line.len();
         let ends = line.char_indices().chain([(end, separator)]);
@@ -85,7 +94,7 @@ impl<'a> Fields<'a> {
             }
             let field = line[begin..at].trim();
             let inner = field.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
-            if self.count < FIELDS_MAX {
+            if self.count < limit {
                 self.push(inner.unwrap_or(field));
             }
             begin = (at + c.len_utf8()).min(end);
@@ -93,13 +102,27 @@ impl<'a> Fields<'a> {
     }
 
     fn push(&mut self, field: &'a str) {
-        self.fields[self.count] = field;
+        match self.few.get_mut(self.count) {
+            Some(place) => *place = field,
+            None => self.push_further(field),
+        }
         self.count += 1;
+    }
+
+    #[cold]
+    fn push_further(&mut self, field: &'a str) {
+        if self.many.is_empty() {
+            self.many.extend(self.few);
+        }
+        self.many.push(field);
     }
 
     /// All of them.
     pub fn all(&self) -> &[&'a str] {
-        &self.fields[..self.count]
+        match self.many.is_empty() {
+            true => &self.few[..self.count],
+            false => &self.many,
+        }
     }
 
     /// The field of a column, which holds `field`.
@@ -128,7 +151,31 @@ mod tests {
         assert_eq!(split("a\t\tb c", Separator::Tab), "a||b c");
         assert_eq!(split(" a  b\tc ", Separator::Blank), "a|b|c");
         assert_eq!(split("\"open, 2", Separator::Comma), "\"open, 2");
-        let many = "\"x\",".repeat(100);
-        assert_eq!(Fields::split(&many, Separator::Comma).all().len(), 32);
+    }
+
+    #[test]
+    fn there_are_as_many_fields_as_are_asked_for() {
+        for (line, field) in [
+            ("x,".repeat(100), "x"),
+            ("\"x\",".repeat(100), "x"),
+            ("x, ".repeat(99) + "\"x\",", "x"),
+        ] {
+            assert_eq!(Fields::split(&line, Separator::Comma).all(), [field; 32]);
+            for limit in [1, 31, 32, 33, 100] {
+                let fields = Fields::up_to(limit, &line, Separator::Comma);
+                assert_eq!(fields.all(), vec![field; limit]);
+            }
+            assert_eq!(
+                Fields::up_to(usize::MAX, &line, Separator::Comma)
+                    .all()
+                    .len(),
+                101
+            );
+        }
+        let blanks = "x ".repeat(50);
+        assert_eq!(
+            Fields::up_to(40, &blanks, Separator::Blank).all(),
+            ["x"; 40]
+        );
     }
 }

@@ -275,11 +275,13 @@ impl Format {
             Self::Spc => by_columns(spc::columns()),
             Self::Alibaba => by_columns(alibaba::columns()),
             Self::FlashNet => by_columns(flashnet::columns()),
-            Self::Csv => by_columns(
-                columns
-                    .or_else(|| sniff::header(head))
-                    .ok_or(TraceErrorKind::NoColumns)?,
-            ),
+            Self::Csv => match columns {
+                Some(columns) => by_columns(columns),
+                None => {
+                    let columns = sniff::header(head).ok_or(TraceErrorKind::NoColumns)?;
+                    Decoder::Lines(Box::new(ColumnDecoder::after_names(columns)))
+                }
+            },
             Self::Blktrace => Decoder::Records(Box::new(blktrace::Blktrace::new(head))),
             Self::Blkparse => Decoder::Lines(Box::new(blkparse::Blkparse)),
             Self::FioIolog => Decoder::Lines(Box::new(fio::Iolog::new(head))),

@@ -2,7 +2,7 @@
 
 use super::compression::Source;
 use super::decoder::Decoder;
-use super::{Columns, TraceErrorKind};
+use super::{TraceErrorKind, TraceOptions};
 use crate::place;
 #[cfg(feature = "object-store")]
 use crate::remote::{self, Named};
@@ -89,10 +89,10 @@ impl Opened {
 pub fn table(
     whole: Option<Whole>,
     mut data: Source,
-    columns: Option<Columns>,
+    options: &TraceOptions,
 ) -> Result<Decoder, TraceErrorKind> {
     use super::parquet::{Data, Parquet};
-    use super::rows::Table;
+    use super::rows::{Rows, Table, unnamed};
     let data = match whole {
         Some(Whole::File(path)) => Data::File(File::open(path)?),
         #[cfg(feature = "object-store")]
@@ -103,11 +103,16 @@ pub fn table(
             Data::File(file)
         }
     };
-    let table = Table::new(Parquet::new(data)?, columns)?;
+    let rows = Parquet::new(data)?;
+    let unnamed = unnamed(rows.columns(), "--columns offset=0,length=1");
+    let table = Table::new(rows, options).map_err(|kind| match kind {
+        TraceErrorKind::NoColumns => TraceErrorKind::Parquet(unnamed),
+        kind => kind,
+    })?;
     Ok(Decoder::Table(Box::new(table)))
 }
 
 #[cfg(not(feature = "parquet"))]
-pub fn table(_: Option<Whole>, _: Source, _: Option<Columns>) -> Result<Decoder, TraceErrorKind> {
+pub fn table(_: Option<Whole>, _: Source, _: &TraceOptions) -> Result<Decoder, TraceErrorKind> {
     Err(TraceErrorKind::NoParquet)
 }

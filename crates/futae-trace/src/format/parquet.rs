@@ -4,6 +4,9 @@
 //! read first, so data that is compressed as a whole, or that comes from a pipe, is first copied
 //! to a temporary file. An object behind a URL is read in ranges.
 
+mod arrow_schema;
+mod schema;
+
 use super::TraceErrorKind;
 use super::rows::{Cell, Rows, TableColumn};
 use parquet::basic::ConvertedType;
@@ -58,7 +61,9 @@ impl ChunkReader for Data {
 pub struct Parquet {
     reader: SerializedFileReader<Data>,
     columns: Vec<TableColumn>,
-    /// Which of them are read.
+    /// Where in the file each of them is, if it can be read.
+    leaves: Vec<Option<usize>>,
+    /// Which of the file's columns are read.
     wanted: Vec<usize>,
     group: usize,
     /// Where the row group begins in the file.
@@ -77,18 +82,11 @@ struct Column {
 impl Parquet {
     pub fn new(data: Data) -> Result<Self, TraceErrorKind> {
         let reader = guarded(|| Ok(SerializedFileReader::new(data)?))?;
-        let schema = reader.metadata().file_metadata().schema_descr();
-        let columns = schema.columns().iter().map(|column| TableColumn {
-            name: column.name().to_owned(),
-            values: column.physical_type().to_string(),
-            time_ns: match column.converted_type() {
-                ConvertedType::TIMESTAMP_MILLIS => Some(1_000_000),
-                ConvertedType::TIMESTAMP_MICROS => Some(1000),
-                _ => None,
-            },
-        });
+        let fields = schema::fields(reader.metadata().file_metadata()).into_iter();
+        let (columns, leaves) = fields.map(|field| (field.column, field.leaf)).unzip();
         Ok(Self {
-            columns: columns.collect(),
+            columns,
+            leaves,
             reader,
             wanted: Vec::new(),
             group: 0,
@@ -155,15 +153,13 @@ impl Rows for Parquet {
     }
 
     fn want(&mut self, wanted: &[usize]) -> Result<(), TraceErrorKind> {
-        let schema = self.reader.metadata().file_metadata().schema_descr();
+        self.wanted.clear();
         for &column in wanted {
-            let column = schema.column(column);
-            if column.max_rep_level() > 0 || column.path().parts().len() > 1 {
-                let text = format!("column {} holds more than one value a row", column.name());
-                return Err(TraceErrorKind::Parquet(text));
+            match self.leaves[column] {
+                Some(leaf) => self.wanted.push(leaf),
+                None => return Err(TraceErrorKind::Parquet(self.columns[column].refusal())),
             }
         }
-        self.wanted = wanted.to_vec();
         Ok(())
     }
 
@@ -217,7 +213,8 @@ impl Column {
                     Cell::Text(String::from_utf8_lossy(v.data()).into_owned())
                 });
             }
-            _ => {
+            // `want` refuses them, with their names.
+            ColumnReader::Int96ColumnReader(_) | ColumnReader::FixedLenByteArrayColumnReader(_) => {
                 let text = "a column is not of numbers, truth values or text".to_owned();
                 return Err(TraceErrorKind::Parquet(text));
             }

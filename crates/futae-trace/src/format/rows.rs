@@ -1,11 +1,11 @@
 //! Rows of a table in columns, which are named as those of a CSV may be: of a Parquet file, or of a table that a program
 //! has in memory.
 
-use super::TraceErrorKind;
 use super::columns::Columns;
 use super::context::{Context, Raw};
 use super::decoder::{Keys, TableDecoder};
 use super::fields::{self, TimeUnit};
+use super::{TraceErrorKind, TraceOptions};
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use std::borrow::Cow;
@@ -34,6 +34,35 @@ pub struct TableColumn {
     pub values: String,
     /// Of a column of times: how many nanoseconds its unit has, if its type says so.
     pub time_ns: Option<u64>,
+    /// Whether a value has parts, as one of a struct or a list has.
+    pub is_nested: bool,
+}
+
+impl TableColumn {
+    /// Why its values cannot be read, and what the user can do.
+    #[must_use]
+    pub fn refusal(&self) -> String {
+        let Self { name, values, .. } = self;
+        let remedy = match self.is_nested {
+            true => "make the part that you need a column of its own",
+            false => "convert it to numbers, text or timestamps",
+        };
+        format!("column {name} has the type {values}, which futae cannot read; {remedy}")
+    }
+}
+
+/// Why a table without a map of its columns cannot be read. `map` is how one is given.
+pub fn unnamed(columns: &[TableColumn], map: &str) -> String {
+    const SHOWN: usize = 20;
+    let names = columns.iter().take(SHOWN).map(|column| &*column.name);
+    let names = names.collect::<Vec<_>>().join(", ");
+    let more = match columns.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "of the columns {names}{more} none is named offset or key; name them so, or give a map, such as {map}"
+    )
 }
 
 /// A table whose rows are read from the first to the last, some at a time.
@@ -57,7 +86,8 @@ pub trait Rows: Send {
 pub struct Table<R> {
     rows: R,
     columns: Columns,
-    /// Which columns of the table are read: those of the offset, of lengths, kind and time, and then names.
+    /// Which columns of the table are read: those of the offset, of lengths, kind and time, then names, the time to live, and
+    /// the latency.
     wanted: Vec<usize>,
     cells: Vec<Vec<Cell>>,
     /// The next of the rows that are in memory.
@@ -65,25 +95,16 @@ pub struct Table<R> {
 }
 
 impl<R: Rows> Table<R> {
-    pub fn new(mut rows: R, columns: Option<Columns>) -> Result<Self, TraceErrorKind> {
-        let names: Vec<&str> = rows.columns().iter().map(|c| c.name.as_str()).collect();
-        let columns = match columns {
-            Some(columns) => columns,
-            None => Columns::of_header(&names).ok_or(TraceErrorKind::NoColumns)?,
+    pub fn new(mut rows: R, options: &TraceOptions) -> Result<Self, TraceErrorKind> {
+        let mut columns = match &options.columns {
+            Some(columns) => columns.clone(),
+            None => by_names(rows.columns()).ok_or(TraceErrorKind::NoColumns)?,
         };
-        let mut wanted: Vec<usize> = columns.offset.iter().map(|it| it.0).collect();
-        wanted.extend(columns.length.iter().map(|(column, _)| column));
-        wanted.extend(columns.kind.map(|(column, _)| column));
-        wanted.extend(columns.time.map(|(column, _)| column));
-        wanted.extend(&columns.volume);
-        wanted.extend(&columns.key);
-        if let Some(column) = wanted.iter().find(|&&column| column >= names.len()) {
-            return Err(TraceErrorKind::Missing {
-                field: "column",
-                wanted: column + 1,
-                found: names.len(),
-            });
-        }
+        check(&columns, rows.columns().len())?;
+        // What nobody asks for may be of any type.
+        columns.ttl = columns.ttl.filter(|_| options.lives);
+        columns.latency = columns.latency.filter(|_| options.latencies);
+        let wanted: Vec<usize> = columns.all().collect();
         rows.want(&wanted)?;
         Ok(Self {
             rows,
@@ -145,25 +166,43 @@ impl<R: Rows> Table<R> {
         while names.len() < self.columns.volume.len() + self.columns.key.len() {
             names.push(next()?.1.text());
         }
-        if self.has_keys() {
+        let life = match self.columns.ttl {
+            Some(_) => Some(next()?),
+            None => None,
+        };
+        let latency_us = match self.columns.latency {
+            Some((_, unit)) => {
+                let at = next()?;
+                // No value is a latency that is not known.
+                Some(named(at, at.1.time_us(at.0.time_ns, unit))?.unwrap_or(0))
+            }
+            None => None,
+        };
+        let request = if self.has_keys() {
             let length = (!self.columns.length.is_empty()).then_some(length_bytes);
-            return context
-                .named(&names.join("\t"), length, kind, time_us)
-                .map(Some);
+            context.named(&names.join("\t"), length, kind, time_us)?
+        } else {
+            let volume = match &names[..] {
+                [] => VolumeId(0),
+                [name] => context.volume(name)?,
+                _ => context.volume(&names.join("."))?,
+            };
+            context.request(Raw {
+                volume,
+                offset_bytes,
+                length_bytes,
+                kind,
+                time_us,
+            })?
+        };
+        if let Some(at) = life {
+            let seconds = named(at, at.1.seconds(at.0.time_ns))?;
+            named(at, context.note_life(&seconds))?;
         }
-        let volume = match &names[..] {
-            [] => VolumeId(0),
-            [name] => context.volume(name)?,
-            _ => context.volume(&names.join("."))?,
-        };
-        let raw = Raw {
-            volume,
-            offset_bytes,
-            length_bytes,
-            kind,
-            time_us,
-        };
-        context.request(raw).map(Some)
+        if let Some(us) = latency_us {
+            context.note_latency(us);
+        }
+        Ok(Some(request))
     }
 
     fn has_keys(&self) -> bool {
@@ -194,6 +233,33 @@ impl<R: Rows> TableDecoder for Table<R> {
         self.next += 1;
         request
     }
+}
+
+/// An error if a table with so many columns does not have all of a map.
+fn check(columns: &Columns, count: usize) -> Result<(), TraceErrorKind> {
+    match columns.all().find(|&column| column >= count) {
+        Some(column) => Err(TraceErrorKind::Missing {
+            field: "column",
+            wanted: column + 1,
+            found: count,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// What the names of columns say. A nested column holds no field, whatever its name is. If no other column can be the offset
+/// or the key, a nested one is named, so that the error can say that it cannot be.
+fn by_names(columns: &[TableColumn]) -> Option<Columns> {
+    let names = |with_nested: bool| -> Vec<&str> {
+        let name = |column| match column {
+            &TableColumn {
+                is_nested: true, ..
+            } if !with_nested => "",
+            TableColumn { name, .. } => name.as_str(),
+        };
+        columns.iter().map(name).collect()
+    };
+    Columns::of_header(&names(false)).or_else(|| Columns::of_header(&names(true)))
 }
 
 /// An error of a cell with the column where it is.
@@ -235,8 +301,19 @@ impl Cell {
         let unit = ns.and_then(TimeUnit::of_nanos).unwrap_or(unit);
         match self {
             Self::None => Ok(None),
+            // As an empty field of a CSV.
+            Self::Text(text) if text.is_empty() => Ok(None),
             Self::Whole(_) | Self::Natural(_) if unit == TimeUnit::Micros => self.whole().map(Some),
             _ => fields::time_us(&self.text(), unit).map(Some),
         }
+    }
+
+    /// A number of seconds as text. Where the type of the column has a unit, they are rounded up.
+    fn seconds(&self, ns: Option<u64>) -> Result<Cow<'_, str>, TraceErrorKind> {
+        let Some(ns) = ns.filter(|_| *self != Self::None) else {
+            return Ok(self.text());
+        };
+        let all = u128::from(self.whole()?) * u128::from(ns);
+        Ok(all.div_ceil(1_000_000_000).to_string().into())
     }
 }

@@ -113,11 +113,18 @@ pub fn header(head: &[u8]) -> Option<Columns> {
     let text = String::from_utf8_lossy(head);
     let first = lines(&text).next()?;
     let separator = Separator::of_header(first);
-    let columns = Columns::of_header(Fields::split(first, separator).all())?;
+    let columns = Columns::of_header(Fields::up_to(usize::MAX, first, separator).all())?;
     Some(Columns {
         separator,
         ..columns
     })
+}
+
+/// Whether the end of the first line is in data that is cut off.
+pub fn has_first_line(head: &[u8]) -> bool {
+    let end = head.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+    let whole = String::from_utf8_lossy(&head[..end]);
+    lines(&whole).next().is_some()
 }
 
 fn lines(text: &str) -> impl Iterator<Item = &str> {
@@ -139,7 +146,7 @@ fn by_text(head: &[u8]) -> Option<Format> {
     if cachelib::CacheLib::new(head).is_some() {
         return Some(Format::CacheLib);
     }
-    let commas = Fields::split(line, Separator::of_header(line));
+    let commas = Fields::up_to(usize::MAX, line, Separator::of_header(line));
     let names = commas.all();
     if names
         .iter()
@@ -148,7 +155,7 @@ fn by_text(head: &[u8]) -> Option<Format> {
     {
         return Some(Format::Systor);
     }
-    if names.len() > 1 && Columns::of_header(names).is_some() {
+    if Columns::of_header(names).is_some() {
         return Some(Format::Csv);
     }
     // The formats have no header, but copies of them may: then the second line tells.

@@ -1,4 +1,6 @@
 mod objects;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod robust;
 mod srt;
 
@@ -261,6 +263,76 @@ fn a_trace_of_the_other_byte_order_is_read() {
         record.extend(word.to_be_bytes());
     }
     check("a", record, Format::Blktrace, &["0 R 8192+4096 @5000"]);
+}
+
+#[test]
+fn a_header_may_have_one_name_or_many() {
+    check(
+        "a",
+        "offset\n0\n4096\n",
+        Format::Csv,
+        &["0 R 0+0", "0 R 4096+0"],
+    );
+    check("a", "\u{feff}\"LBA\"\n1\n", Format::Csv, &["0 R 512+0"]);
+    for text in [
+        "key\nfoo\nbar\nfoo\n",
+        "object,op\nfoo,get\nbar,get\nfoo,get\n",
+    ] {
+        let (found, requests) = read("a", text.as_bytes());
+        assert_eq!((found, requests.len()), (Format::Csv, 3), "{text}");
+        assert!(
+            requests[0] == requests[2] && requests[0] != requests[1],
+            "{requests:?}"
+        );
+    }
+    check(
+        "a",
+        "offset,is_write\n0,True\n512,False\n0,1\n0,W\n",
+        Format::Csv,
+        &["0 W 0+0", "0 R 512+0", "0 W 0+0", "0 W 0+0"],
+    );
+    // A map may ask for them, too.
+    let filler = |name: &str| {
+        (0..36)
+            .map(|number| format!("{name}{number},"))
+            .collect::<String>()
+    };
+    let wide = format!("offset,{}op\n512,{}W\n", filler("c"), filler(""));
+    check("a", &wide, Format::Csv, &["0 W 512+0"]);
+    let options = TraceOptions {
+        columns: Some("offset=36,kind=37".parse().expect("columns")),
+        ..TraceOptions::default()
+    };
+    let requests = reader("a", wide.as_bytes(), &options)
+        .expect("a trace")
+        .map(|r| show(&r.expect("requests")));
+    assert_eq!(requests.collect::<Vec<_>>(), ["0 W 35+0"]);
+    // Of names that are not all in the first piece of the data some might be missed.
+    let wider = format!(
+        "offset,{}op\n512,{}W\n",
+        filler("c").repeat(200),
+        filler("").repeat(200)
+    );
+    for data in [wider.clone(), format!("# a comment\n\n{wider}")] {
+        let error = reader("a", data.as_bytes(), &TraceOptions::default())
+            .err()
+            .map(|e| e.to_string());
+        assert!(
+            error
+                .as_ref()
+                .is_some_and(|e| e.contains("longer than 16 KiB; give a map")),
+            "{error:?}"
+        );
+    }
+    let last = format!("offset=0,kind={}", 36 * 200 + 1);
+    let options = TraceOptions {
+        columns: Some(last.parse().expect("columns")),
+        ..TraceOptions::default()
+    };
+    let requests = reader("a", wider.as_bytes(), &options)
+        .expect("a trace")
+        .map(|r| show(&r.expect("requests")));
+    assert_eq!(requests.collect::<Vec<_>>(), ["0 W 512+0"]);
 }
 
 /// Latencies in microseconds, 0 where a line has none; kept only if asked for.

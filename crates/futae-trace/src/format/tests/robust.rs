@@ -187,7 +187,7 @@ fn a_column_map_reads_any_table() {
         "",
         "length=1",
         "offset=x",
-        "offset=99",
+        "offset=65536",
         "offset=1:0",
         "offset=1,kind=2:maybe",
         "offset=1,time=0:weeks",
