@@ -4,6 +4,9 @@
 //! a flatbuffer in base 64 (Arrow's `Message.fbs` and `Schema.fbs`). Nothing else is taken from it. Without a schema, or with
 //! one that is damaged, spans of time are numbers.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+
 /// The key of the schema in the metadata.
 pub const KEY: &str = "ARROW:schema";
 
@@ -127,26 +130,7 @@ impl<'a> Table<'a> {
 
 /// Base 64, with or without padding.
 fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut data = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0u32, 0);
-    for byte in text.trim_end_matches('=').bytes() {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            data.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    Some(data)
+    STANDARD_NO_PAD.decode(text.trim_end_matches('=')).ok()
 }
 
 #[cfg(test)]
