@@ -1,4 +1,4 @@
-"""What the types of a table's columns mean: the same in a frame, in Parquet, whoever wrote it, and in plain numbers."""
+"""What the types of a table's columns mean: the same in a frame, in Parquet that each library writes, and in plain numbers."""
 
 import os
 import tempfile

@@ -315,7 +315,7 @@ fn times_to_live_and_latencies_are_those_of_the_csv() -> Result<(), Failure> {
     assert_eq!(read(&dates, None)?, wanted.0);
     let message = all("t", &dates, None).map_err(|e| e.to_string());
     assert!(message.is_err_and(|e| e.contains("column ttl has the type DATE")));
-    // What is no time to live is refused as it is in a CSV, with the column.
+    // A negative time to live is refused as it is in a CSV, with the column.
     let bad = file_of(columns, Longs(&[60, 1, -1, 1]), latencies())?;
     let message = all("t", &bad, None).map_err(|e| e.to_string());
     assert_eq!(
