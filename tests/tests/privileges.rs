@@ -151,7 +151,7 @@ fn a_mark_that_the_other_user_cannot_make_is_refused_at_the_start() {
     // A directory that the server makes is for that user.
     let server = serve(
         &stage,
-        &[&back[..], &["--policy", "lru", "--state-dir", text(&state)]].concat(),
+        &[&back[..], &["--state-dir", text(&state)]].concat(),
     );
     let mut client = Client::connect(&stage.socket, EXPORT).expect("connected");
     let write = client.write(0, &[7; BLOCK]);

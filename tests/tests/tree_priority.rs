@@ -235,11 +235,11 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
     let (source, mountpoint) = (text(&tree.source), text(&tree.mountpoint));
     let protecting = |directory| vec!["--policy", "directory", "--protect", directory];
     for (arguments, says) in [
+        (vec!["--protect", "/"], "policy lru protects nothing"),
         (protecting("/"), "is not in"),
         (protecting("none"), "no such directory"),
         (protecting("file"), "not a directory"),
         (protecting(".."), "out of the tree"),
-        (vec!["--protect", "in"], "policy lru protects nothing"),
         (vec!["--name", "x"], "--name is for a single file"),
         (
             vec!["--kernel-cache"],

@@ -24,7 +24,6 @@ use crate::{
 use disk::Disk;
 pub use disk::FileIo;
 use end::End;
-use holder::Holder;
 use job::{Job, Work};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -100,17 +99,7 @@ impl FileStore {
         // process was killed. The lock on that descriptor therefore protects the image until the
         // write has landed.
         let locked = direct.as_ref().unwrap_or(&buffered);
-        lock::lock(locked, read_only).map_err(|_| {
-            refused(match holder::holder(&buffered) {
-                Some(Holder::This) => {
-                    "is open here already; name it once, several clients may use it".to_owned()
-                }
-                Some(Holder::Other(by)) => {
-                    format!("is in use by another process: {by}; stop that one first")
-                }
-                None => "is in use by another process; stop that one first".to_owned(),
-            })
-        })?;
+        lock::lock(locked, read_only).map_err(|_| refused(holder::in_use(&buffered)))?;
         let direct = direct.map(|fd| Arc::new(File::from(fd)));
         let end = match file_type {
             FileType::RegularFile => End::fixed(size_bytes),

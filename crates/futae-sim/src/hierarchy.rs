@@ -33,7 +33,7 @@ impl LevelShape {
         others.copied().unwrap_or(self.slots)
     }
 
-    /// The capacity of the copies of so many guests together.
+    /// The capacity of the copies of the first `guests` guests together.
     #[must_use]
     pub fn slots_together(&self, guests: u32) -> u64 {
         (0..guests)

@@ -5,15 +5,28 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// Who holds a lock on a file.
-pub enum Holder {
+enum Holder {
     /// This process, which has it open a second time.
     This,
     /// The name and number of another process.
     Other(String),
 }
 
+/// Why a file cannot be locked.
+pub fn in_use(file: &OwnedFd) -> String {
+    match holder(file) {
+        Some(Holder::This) => {
+            "is open here already; name it once, several clients may use it".to_owned()
+        }
+        Some(Holder::Other(by)) => {
+            format!("is in use by another process: {by}; stop that one first")
+        }
+        None => "is in use by another process; stop that one first".to_owned(),
+    }
+}
+
 /// Who holds a lock on the same file, if this process may see it.
-pub fn holder(file: &OwnedFd) -> Option<Holder> {
+fn holder(file: &OwnedFd) -> Option<Holder> {
     let own = rustix::fs::fstat(file.as_fd()).ok()?;
     let is_same = |path: &Path| {
         let known = rustix::fs::stat(path);

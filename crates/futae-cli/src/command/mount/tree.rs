@@ -54,20 +54,21 @@ impl TreeArgs {
 
     /// The policy with the protected share that was asked for.
     pub fn policy(&self, mut policy: PolicySpec) -> Result<PolicySpec, Failure> {
-        let option = match (self.max_protected, &self.protect[..]) {
-            (Some(_), _) => "--max-protected",
-            (None, [_, ..]) => "--protect",
-            (None, []) => return Ok(policy),
+        let names = Kind::names_with(Trait::Protects);
+        if !self.protect.is_empty() && policy.find_mut(Trait::Protects).is_none() {
+            eprintln!(
+                "futae: warning: --protect: policy {} protects nothing, its hits are counted apart; --policy {names} does",
+                policy.name
+            );
+        }
+        let Some(share) = self.max_protected else {
+            return Ok(policy);
         };
         let Some(protecting) = policy.find_mut(Trait::Protects) else {
             return Err(Failure::usage(format!(
-                "{option}: policy {} protects nothing; use --policy {}",
-                policy.name,
-                Kind::names_with(Trait::Protects)
+                "--max-protected: policy {} protects nothing; use --policy {names}",
+                policy.name
             )));
-        };
-        let Some(share) = self.max_protected else {
-            return Ok(policy);
         };
         let bound = Argument::Named("max_protected".to_owned(), share.to_string());
         protecting.arguments.push(bound);
