@@ -260,7 +260,7 @@ fn times_that_go_back_are_told() {
         traces.facts().doubts.clone()
     };
     let told = [Doubt::TimesBack { requests: 2 }];
-    assert_eq!(doubts(&[late.clone()]), told);
+    assert_eq!(doubts(std::slice::from_ref(&late)), told);
     assert_eq!(doubts(&[sorted.clone(), late]), told);
     assert_eq!(doubts(&[sorted]), []);
 }

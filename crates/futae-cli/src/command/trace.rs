@@ -119,6 +119,9 @@ struct Input {
     whole: u64,
 }
 
+/// A request, what the trace says of it besides, and the names of the volumes so far.
+type Next<'a> = (Request, Noted, &'a [String]);
+
 enum Source {
     File(Box<TraceReader>),
     Workload(Box<WorkloadReader>),
@@ -159,8 +162,7 @@ impl Input {
         })
     }
 
-    /// The next request, what the trace says of it besides, and the names of the volumes so far.
-    fn next(&mut self) -> Option<Result<(Request, Noted, &[String]), TraceError>> {
+    fn next(&mut self) -> Option<Result<Next<'_>, TraceError>> {
         match &mut self.source {
             Source::File(reader) => {
                 let request = reader.next()?;

@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn objects_with_sizes_have_bytes_and_a_ratio_of_requests() {
         let csv = "policy,capacity_bytes,requests,hits,hit_ratio,byte_miss_ratio,source\nlru,20000,8,2,0.25,0.5,a.csv\n";
-        let run = Run {
+        let mut run = Run {
             source: "a.csv".to_owned(),
             levels: vec![("lru".to_owned(), 20000)],
             miss_ratio: 0.75,
@@ -292,12 +292,10 @@ mod tests {
             memory_bytes: 20000,
             reads_per_request: None,
         };
-        assert_eq!(of_csv(csv).expect("runs"), [run.clone()]);
+        let found = of_csv(csv).expect("runs");
+        assert_eq!(found, std::slice::from_ref(&run));
         let json = r#"{"runs":[{"policy":"lru","capacity_bytes":20000,"miss_ratio":0.75}]}"#;
-        let run = Run {
-            source: String::new(),
-            ..run
-        };
+        run.source.clear();
         assert_eq!(of_json(json).expect("runs"), [run]);
     }
 

@@ -64,7 +64,7 @@ impl State {
                 let from = (part.offset - span.offset) as usize;
                 held.copy_from_slice(&data.as_slice()[from..from + held.len()]);
             }
-            // Of a trimmed range nothing is promised, but reads are to agree with each other and with what the block leaves on the store later.
+            // Nothing is promised of a trimmed range, but all reads of it are to agree, and what is written back with them.
             (Some(held), _, Content::Zeroes | Content::Anything) => held.fill(0),
             _ => {}
         }
