@@ -112,7 +112,10 @@ fn a_server_goes_on_as_another_user_without_a_right_of_root() {
     assert!(added.status.success(), "{added:?}");
     let twice = add(&format!("twice={}", text(&own)));
     let said = String::from_utf8_lossy(&twice.stderr).into_owned();
-    assert!(said.contains("own.img: is open here already"), "{said}");
+    assert!(
+        said.contains("own.img: is in use by this process already"),
+        "{said}"
+    );
     write_and_read(&stage.socket, "own");
     let ended = server.stop();
     assert!(ended.status.success(), "{ended:?}");

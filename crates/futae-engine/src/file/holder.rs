@@ -16,7 +16,7 @@ enum Holder {
 pub fn in_use(file: &OwnedFd) -> String {
     match holder(file) {
         Some(Holder::This) => {
-            "is open here already; name it once, several clients may use it".to_owned()
+            "is in use by this process already; name it once, several clients may use it".to_owned()
         }
         Some(Holder::Other(by)) => {
             format!("is in use by another process: {by}; stop that one first")
