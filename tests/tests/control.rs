@@ -55,6 +55,8 @@ fn a_mount_is_resized_and_refuses_what_it_does_not_know() {
     let mut stage = mounted(32);
     let resized = stage.order(r#"{"command":"resize","cache":"8blocks"}"#);
     assert_eq!(resized["capacity_blocks"], 8);
+    let named = stage.order(r#"{"command":"resize","cache":"8blocks","export":"disk"}"#);
+    assert_eq!(named["capacity_blocks"], 8, "{named}");
     for (order, said) in [
         (
             r#"{"command":"resize","cache":"0blocks"}"#,
@@ -62,8 +64,8 @@ fn a_mount_is_resized_and_refuses_what_it_does_not_know() {
         ),
         (r#"{"command":"resize","cache":"5000"}"#, "5000"),
         (
-            r#"{"command":"resize","cache":"8blocks","export":"x"}"#,
-            "export",
+            r#"{"command":"resize","cache":"9blocks","export":"x"}"#,
+            "nothing is called \"x\" here; there is disk",
         ),
         (
             r#"{"command":"explode"}"#,

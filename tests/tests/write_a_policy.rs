@@ -48,6 +48,7 @@ fn scratch(place: &Path) {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
     let lines = manifest
         .lines()
+        .filter(|line| !line.starts_with("default-members = "))
         .map(|line| match line.starts_with("members = ") {
             true => "members = [\"crates/futae-policy\"]",
             false => line,
