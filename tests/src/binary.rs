@@ -41,7 +41,7 @@ pub fn cargo() -> Command {
 
 fn build() -> PathBuf {
     let mut cargo = cargo();
-    // Of the whole workspace, so that crates have the features that the tests were built with, and are not built anew.
+    // Of all default members, so that crates have the features that the tests were built with, and are not built anew.
     cargo.arg("build");
     cargo.args(["--bin", "futae", "--bin", "futae-lab"]);
     cargo.arg("--message-format=json-render-diagnostics");
