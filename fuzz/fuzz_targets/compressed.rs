@@ -7,7 +7,7 @@
 mod seeds;
 
 use futae_trace::{
-    Compression, Format, Request, TraceError, TraceOptions, TraceReader, TraceWriter, View,
+    Compression, Extras, Format, Request, TraceError, TraceOptions, TraceReader, TraceWriter, View,
     WriteOptions,
 };
 use libfuzzer_sys::fuzz_target;
@@ -65,6 +65,7 @@ fuzz_target!(init: begin(), |input: &[u8]| {
         format: Format::Le64,
         compression: ALL[usize::from(how / 2) % ALL.len()],
         view: View::Blocks(4096),
+        extras: Extras::default(),
     };
     let whole = data.len() / RECORD_BYTES * RECORD_BYTES;
     // Numbers whose places in bytes can be told.

@@ -8,8 +8,8 @@ mod formats;
 mod seeds;
 
 use futae_trace::{
-    Columns, Compression, DenseTrace, Format, Request, RequestReader, TraceOptions, TraceReader,
-    TraceWriter, View, WriteOptions,
+    Columns, Compression, DenseTrace, Extras, Format, Request, RequestReader, TraceOptions,
+    TraceReader, TraceWriter, View, WriteOptions,
 };
 use libfuzzer_sys::fuzz_target;
 use seeds::Shelf;
@@ -153,6 +153,7 @@ fn write(requests: &[Request], volumes: &[String]) {
         format: Format::Csv,
         compression: Compression::None,
         view: View::Start,
+        extras: Extras::default(),
     };
     let shelf = Shelf::default();
     let path = Path::new("t");

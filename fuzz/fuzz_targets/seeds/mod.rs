@@ -1,7 +1,9 @@
 //! Small valid traces for fuzzing to begin with: what gets past magic numbers and headers.
 
 use futae_policy::VolumeId;
-use futae_trace::{Compression, Format, Request, RequestKind, TraceWriter, View, WriteOptions};
+use futae_trace::{
+    Compression, Extras, Format, Request, RequestKind, TraceWriter, View, WriteOptions,
+};
 use std::io::{Result, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -49,6 +51,7 @@ pub fn written(format: Format, compression: Compression, requests: &[Request]) -
         format,
         compression,
         view: View::Blocks(4096),
+        extras: Extras::default(),
     };
     let shelf = Shelf::default();
     let mut writer = TraceWriter::new(Path::new("t"), shelf.clone(), &options).expect("memory");
