@@ -318,7 +318,7 @@ fn mount() {
         ),
         case(
             &mount(image, point, &["--state", absent_file]),
-            2,
+            1,
             &["--state", "absent"],
         ),
         case(

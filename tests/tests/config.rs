@@ -330,6 +330,42 @@ fn a_file_is_checked_beside_the_server_that_uses_it() {
             2,
             "serve.toml:4: invalid value 'maybe'",
         ),
+        (
+            "read-only = true",
+            "weight = 0",
+            2,
+            "serve.toml:15: export vm2: weight=0: write a number",
+        ),
+        (
+            "read-only = true",
+            "weight = 5000",
+            2,
+            "serve.toml:15: export vm2: weight: write a number from 1 to 1000",
+        ),
+        (
+            "\"1MiB\"",
+            "\"1XiB\"",
+            2,
+            "serve.toml:9: export vm1: share: ",
+        ),
+        (
+            "json = true",
+            "memory-file = \"/usr/memory\"",
+            1,
+            "serve.toml:4: --memory-file /usr/memory: is not on tmpfs",
+        ),
+        (
+            "json = true",
+            "memory-file = \"/dev/shm/none/memory\"",
+            1,
+            "its directory does not exist",
+        ),
+        (
+            "json = true",
+            "state = \"DIR/none/state\"",
+            1,
+            "there is no directory",
+        ),
         ("one.img", "none.img", 1, "none.img: No such file"),
         (
             "DIR/vm1.sock",

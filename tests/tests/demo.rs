@@ -5,10 +5,12 @@ use futae_testkit::wait::eventually;
 use futae_tests::binary::{binary, futae};
 use futae_tests::process::{Ended, Running};
 use futae_tests::stage::{Stage, is_mountpoint};
-use futae_tests::tools::{has_fuse, text, without_fuse};
+use futae_tests::tools::{has_fuse, without_fuse};
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -36,6 +38,14 @@ impl Place {
         command
     }
 
+    /// Where it has mounted its file, if it has.
+    fn mounted(&self) -> Option<PathBuf> {
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("the list of mounts");
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        let mut points = points.map(PathBuf::from);
+        points.find(|point| point.starts_with(&self.directory))
+    }
+
     fn assert_clean(&self) {
         let left: Vec<_> = fs::read_dir(&self.directory)
             .expect("the place is there")
@@ -43,11 +53,18 @@ impl Place {
             .collect();
         assert!(left.is_empty(), "left behind: {left:?}");
         assert!(!is_mountpoint(&self.stage.mountpoint));
-        let mounts = fs::read_to_string("/proc/self/mounts").expect("the list of mounts");
-        assert!(
-            !mounts.contains(text(&self.directory)),
-            "left mounted:\n{mounts}"
-        );
+        assert_eq!(self.mounted(), None, "left mounted");
+    }
+}
+
+/// A mount that nobody answers any more, taken away with the requests that wait for an answer.
+struct Forced(PathBuf);
+
+impl Drop for Forced {
+    fn drop(&mut self) {
+        let flags = UnmountFlags::FORCE | UnmountFlags::DETACH;
+        // It may be gone.
+        let _ = unmount(&self.0, flags);
     }
 }
 
@@ -153,11 +170,7 @@ fn an_interrupted_one_cleans_up() {
     for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
         let place = Place::new();
         let mut running = Running::start("futae demo", place.command(&["--reads", "100000000"]));
-        let is_mounted = || {
-            let mounts = fs::read_to_string("/proc/self/mounts").expect("the list of mounts");
-            mounts.contains(text(&place.directory))
-        };
-        eventually("it mounts", is_mounted);
+        eventually("it mounts", || place.mounted().is_some());
         thread::sleep(Duration::from_millis(300));
         running.signal(signal);
         let ended = running.wait();
@@ -165,6 +178,34 @@ fn an_interrupted_one_cleans_up() {
         assert!(ended.errors.contains("interrupted"), "{}", ended.errors);
         place.assert_clean();
     }
+}
+
+/// Its readers wait for answers of the same process, which then come no more.
+#[test]
+fn a_killed_one_ends() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    let mut running = Running::start("futae demo", place.command(&["--reads", "100000000"]));
+    eventually("it mounts", || place.mounted().is_some());
+    let point = place.mounted().expect("it has just been there");
+    let _forced = Forced(point.clone());
+    let file = point.join("demo.img");
+    // Of the readers, a descriptor each that the main thread does not have.
+    eventually("its readers have opened the file", || {
+        let tasks = format!("/proc/{}/task", running.id());
+        let tasks = fs::read_dir(tasks).expect("it runs");
+        tasks.filter_map(Result::ok).any(|task| {
+            let descriptors = fs::read_dir(task.path().join("fd"));
+            let targets = descriptors.into_iter().flatten().filter_map(Result::ok);
+            targets
+                .filter_map(|it| fs::read_link(it.path()).ok())
+                .any(|target| target == file)
+        })
+    });
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().status.signal(), Some(Signal::KILL.as_raw()));
 }
 
 /// Without FUSE it says so and reads through clients of its own.

@@ -461,7 +461,7 @@ fn a_configuration_has_it_and_is_checked() {
     };
     assert_eq!(check(text(&stage.path("state"))).0, Some(0));
     let (status, said) = check("/none/state");
-    assert_eq!(status, Some(2), "{said}");
+    assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("serve.toml:3: --state /none/state"), "{said}");
 }
 

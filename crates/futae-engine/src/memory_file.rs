@@ -76,17 +76,22 @@ impl MemoryFile {
     ///
     /// The file is on a disk, belongs to another user, or is in use, or there is not enough memory.
     pub fn open(path: &Path, block_bytes: u64, slots: u32) -> Result<Self, SetupError> {
-        let refused = |problem: String| SetupError::Open {
-            path: path.to_owned(),
-            problem,
-        };
-        let (file, is_made) = place::open(path).map_err(refused)?;
+        let (file, is_made) = place::open(path).map_err(refused(path))?;
         let opened = Self::of_file(file, path, block_bytes, slots);
         if opened.is_err() && is_made {
             // Nothing is in it, and it would take memory.
             let _ = std::fs::remove_file(path);
         }
         Ok(Self { is_made, ..opened? })
+    }
+
+    /// Checks that a file can be created at `path`: its directory exists and is in memory.
+    ///
+    /// # Errors
+    ///
+    /// It does not, or is on a disk.
+    pub fn check_directory(path: &Path) -> Result<(), SetupError> {
+        place::check_directory(path).map_err(refused(path))
     }
 
     /// Creates unnamed memory (memfd), whose descriptor another process can keep.
@@ -109,10 +114,7 @@ impl MemoryFile {
         block_bytes: u64,
         slots: u32,
     ) -> Result<Self, SetupError> {
-        let refused = |problem: String| SetupError::Open {
-            path: path.to_owned(),
-            problem,
-        };
+        let refused = refused(path);
         let failed = |error: io::Error| refused(format!("cannot be used as memory: {error}"));
         let page_bytes = place::check(&file).map_err(refused)?;
         let layout = Layout::new(block_bytes as usize, page_bytes);
@@ -305,6 +307,14 @@ impl MemoryFile {
     /// The volumes in the file.
     pub fn rows(&self) -> Rows<'_> {
         Rows(&self.head)
+    }
+}
+
+/// Why the file at `path` cannot be used.
+fn refused(path: &Path) -> impl Fn(String) -> SetupError + Copy {
+    move |problem| SetupError::Open {
+        path: path.to_owned(),
+        problem,
     }
 }
 

@@ -23,6 +23,7 @@ use super::otlp::OtlpArgs;
 use super::state::StateArgs;
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
+use anyhow::anyhow;
 pub use check::check;
 use clients::ClientArgs;
 use config::ConfigFile;
@@ -195,6 +196,17 @@ impl Args {
     /// What is wrong with it.
     pub fn of_file(path: &Path) -> Result<Self, Failure> {
         ConfigFile::read(path)?.with([])
+    }
+
+    /// A failure about an option, with the line of the file that has it.
+    fn placed(&self, failure: Failure) -> Failure {
+        match (&self.file, failure) {
+            (Some(file), Failure::Usage(message)) => Failure::usage(file.place(&message)),
+            (Some(file), Failure::Failed(error)) => {
+                anyhow!(file.place(&format!("{error:#}"))).into()
+            }
+            (None, failure) => failure,
+        }
     }
 }
 

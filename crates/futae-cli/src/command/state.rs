@@ -5,6 +5,7 @@ mod lock;
 
 use super::volumes::Source;
 use crate::failure::Failure;
+use anyhow::anyhow;
 use futae_engine::{Engine, Identity, NamedVolume, WarmState};
 use futae_policy::VolumeId;
 use futae_units::Size;
@@ -68,11 +69,14 @@ impl StateArgs {
         };
         let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
-        if path.is_dir() || !directory.is_dir() {
-            return Err(Failure::usage(format!(
-                "--state {}: name a file in a directory that exists",
-                path.display()
-            )));
+        let path = path.display();
+        if self.state.as_deref().is_some_and(Path::is_dir) {
+            let problem = format!("--state {path}: it is a directory; name a file in it");
+            return Err(Failure::usage(problem));
+        }
+        if !directory.is_dir() {
+            let directory = directory.display();
+            return Err(anyhow!("--state {path}: there is no directory {directory}").into());
         }
         Ok(())
     }

@@ -181,10 +181,10 @@ impl VolumeSpec {
                 is_protected = true;
             } else if let Some(size) = option.strip_prefix("share=") {
                 let size = size.parse();
-                share = Some(size.map_err(|error| format!("{what} {name}: {error}"))?);
+                share = Some(size.map_err(|error| format!("{what} {name}: share: {error}"))?);
             } else if let Some(of) = option.strip_prefix("class=") {
                 let of = StoreClass::new(of);
-                class = Some(of.map_err(|error| format!("{what} {name}: {error}"))?);
+                class = Some(of.map_err(|error| format!("{what} {name}: class: {error}"))?);
             } else if let Some(text) = option.strip_prefix("connections=") {
                 connections = quota("connections", text)?;
             } else if let Some(text) = option.strip_prefix("requests=") {

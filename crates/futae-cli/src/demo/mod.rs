@@ -2,6 +2,7 @@
 //! what the simulator says about the very same requests.
 
 mod delayed;
+mod descriptors;
 mod image;
 mod outcome;
 mod plan;

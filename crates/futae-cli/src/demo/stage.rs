@@ -3,6 +3,7 @@
 use crate::defaults::MOUNT_POLICY;
 use crate::demo::DemoPlan;
 use crate::demo::delayed::Delayed;
+use crate::demo::descriptors;
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_engine::{
@@ -78,11 +79,13 @@ impl Stage {
         &self.carrier
     }
 
-    /// A way to read, for one thread.
+    /// A way to read, for the calling thread, which has opened nothing so far and loses its access to all that others opened.
     pub fn reader(&self) -> Result<Reader<'_>, Failure> {
         if self.mount.is_none() {
             return Ok(Reader::InProcess(self));
         }
+        // On a kernel that cannot, all is well unless this process is killed.
+        let _ = descriptors::leave_all();
         let mode = rustix::fs::Mode::empty();
         let flags =
             rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::CLOEXEC;

@@ -19,14 +19,9 @@ const PAGE_BYTES_MAX: u64 = 2 << 20;
 /// Opens or creates the file, and says whether it is new. It must be private: another user who can read it
 /// can read every guest's data, and one who can write it can alter what is served.
 pub fn open(path: &Path) -> Result<(File, bool), String> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
     // Checked before a file is created there.
-    if let Ok(on) = rustix::fs::statfs(directory.unwrap_or(Path::new(".")))
-        && !is_memory(&on)
-    {
-        return Err(NO_MEMORY.to_owned());
-    }
+    check_directory(path)?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mode = Mode::RUSR | Mode::WUSR;
     if let Ok(file) = rustix::fs::open(path, flags | OFlags::EXCL, mode) {
         return Ok((file.into(), true));
@@ -34,8 +29,18 @@ pub fn open(path: &Path) -> Result<(File, bool), String> {
     match rustix::fs::open(path, flags, mode) {
         Ok(file) => Ok((file.into(), false)),
         Err(Errno::LOOP) => Err("is a symbolic link; name the file itself".to_owned()),
-        Err(Errno::NOENT) => Err("its directory does not exist; make it first".to_owned()),
         Err(errno) => Err(format!("cannot be opened: {errno}")),
+    }
+}
+
+/// Checks that the directory of a memory file exists and is in memory.
+pub fn check_directory(path: &Path) -> Result<(), String> {
+    let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+    match rustix::fs::statfs(directory.unwrap_or(Path::new("."))) {
+        Ok(on) if is_memory(&on) => Ok(()),
+        Ok(_) => Err(NO_MEMORY.to_owned()),
+        Err(Errno::NOENT) => Err("its directory does not exist; make it first".to_owned()),
+        Err(errno) => Err(format!("its directory cannot be looked at: {errno}")),
     }
 }
 

@@ -17,13 +17,7 @@ use std::path::Path;
 pub fn check(path: &Path) -> Result<String, Failure> {
     let args = Args::of_file(path)?;
     let plan = Plan::new(&args)?;
-    let at = |message: String| {
-        let message = args
-            .file
-            .as_ref()
-            .map_or(message.clone(), |file| file.place(&message));
-        Failure::from(anyhow!(message))
-    };
+    let at = |message: String| args.placed(anyhow!(message).into());
     for export in &plan.exports {
         if let Source::File(image) = &export.source
             && let Err(error) = File::open(image)
@@ -44,6 +38,9 @@ pub fn check(path: &Path) -> Result<String, Failure> {
             return Err(at(format!("{option} {}: {problem}", socket.display())));
         }
     }
+    args.memory
+        .check()
+        .map_err(|failure| args.placed(failure))?;
     let names: Vec<&str> = plan
         .exports
         .iter()

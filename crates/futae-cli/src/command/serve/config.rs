@@ -36,7 +36,7 @@ pub struct ConfigFile {
     /// What each key comes to, in words of a command line.
     options: BTreeMap<String, Setting>,
     /// Where each `[[export]]` is, by name.
-    exports: BTreeMap<String, At>,
+    exports: BTreeMap<String, Table>,
     /// The lines and patterns of `include`, until these files have been read.
     includes: Vec<(usize, String)>,
 }
@@ -47,6 +47,21 @@ struct At {
     file: PathBuf,
     /// From 1.
     line: usize,
+}
+
+/// Where an `[[export]]` is, and each of its keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Table {
+    at: At,
+    keys: BTreeMap<String, At>,
+}
+
+impl Table {
+    /// The line that a message is about: that of the key with which it begins, or else of the table.
+    fn place(&self, message: &str) -> &At {
+        let key = message.split(['=', ':', ' ']).next().unwrap_or_default();
+        self.keys.get(key).unwrap_or(&self.at)
+    }
 }
 
 impl fmt::Display for At {
@@ -171,9 +186,11 @@ impl ConfigFile {
         };
         let (mut name, mut source, mut options, mut others) =
             (None, None, String::new(), Vec::new());
+        let mut keys = BTreeMap::new();
         for (key, value) in table {
             let at = line(key.span().start);
             let (key, value) = (key.get_ref().as_ref(), value.get_ref());
+            keys.insert(key.to_owned(), self.at(at));
             let wrong = |problem: String| (at, format!("export: {key}: {problem}"));
             match key {
                 "name" => name = Some(plain(value).map_err(wrong)?),
@@ -212,8 +229,11 @@ impl ConfigFile {
         if name.contains('=') {
             return Err((at, format!("export: name: {name:?} contains =")));
         }
-        let place = self.at(at);
-        self.exports.entry(name.clone()).or_insert(place);
+        let table = Table {
+            at: self.at(at),
+            keys,
+        };
+        self.exports.entry(name.clone()).or_insert(table);
         self.add("export", at, vec![format!("{name}={source}{options}")]);
         for (option, at, values) in others {
             let of_export = values.into_iter().map(|value| format!("{name}={value}"));
@@ -277,13 +297,11 @@ impl ConfigFile {
         let of_option = self.options.iter();
         let of_option = of_option.filter_map(|(key, setting)| Some((named(key)?, setting)));
         let of_option = of_option.min_by_key(|(at, _)| *at);
-        let of_export = self
-            .exports
-            .iter()
-            .filter(|(name, _)| message.starts_with(&format!("export {name}:")));
-        let places = of_export
-            .map(|(_, at)| at)
-            .chain(of_option.map(|(_, setting)| setting.place(message)));
+        let of_export = self.exports.iter().filter_map(|(name, table)| {
+            let problem = message.strip_prefix(&format!("export {name}:"))?;
+            Some(table.place(problem.trim_start()))
+        });
+        let places = of_export.chain(of_option.map(|(_, setting)| setting.place(message)));
         match places.into_iter().next() {
             Some(at) => format!("{at}: {message}"),
             None => format!("{}: {message}", self.path.display()),

@@ -2,6 +2,7 @@
 
 use super::opener::with_suffix;
 use crate::failure::Failure;
+use anyhow::anyhow;
 use futae_engine::{Engine, MemoryFile, MemoryTrust};
 use futae_units::Size;
 use std::fs::File;
@@ -38,6 +39,21 @@ pub(super) struct MemoryArgs {
 enum Trust {
     Files,
     Devices,
+}
+
+impl MemoryArgs {
+    /// Whether the file can be made where it is to be.
+    ///
+    /// # Errors
+    ///
+    /// Its directory is missing, or on a disk.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match self.memory_file.as_deref() {
+            Some(path) if path != Path::new(SYSTEMD) => MemoryFile::check_directory(path)
+                .map_err(|error| anyhow!("--memory-file {error}").into()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The caches whose memory outlives the server.

@@ -53,10 +53,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Checks the arguments.
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
-        Self::of(args).map_err(|failure| match (&args.file, failure) {
-            (Some(file), Failure::Usage(message)) => Failure::usage(file.place(&message)),
-            (_, failure) => failure,
-        })
+        Self::of(args).map_err(|failure| args.placed(failure))
     }
 
     fn of(args: &Args) -> Result<Self, Failure> {
