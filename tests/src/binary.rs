@@ -3,6 +3,7 @@
 use crate::rings::TRANSPORT;
 use serde_json::Value;
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -19,11 +20,17 @@ pub fn binary() -> &'static Path {
     PATH.get_or_init(|| env::var_os(OVERRIDE).map_or_else(build, PathBuf::from))
 }
 
-/// Cargo, without what the cargo that runs this test said of its package. Build scripts that look at that would run
-/// anew, and their crates be built anew, at each change between the two.
+/// Cargo, to build in the target directory of the tests.
 #[must_use]
 pub fn cargo() -> Command {
-    let mut cargo = Command::new(env!("CARGO"));
+    builder(env!("CARGO"))
+}
+
+/// A program that calls Cargo, without what the cargo that runs this test said of its package. Build scripts that look at
+/// that would run anew, and their crates be built anew, at each change between the two: ring's does, and so would all that
+/// reads traces.
+pub fn builder(program: impl AsRef<OsStr>) -> Command {
+    let mut builder = Command::new(program);
     let kinds = [
         "CARGO_PKG_",
         "CARGO_MANIFEST_",
@@ -33,10 +40,10 @@ pub fn cargo() -> Command {
     for (name, _) in env::vars_os() {
         let is_of_package = |name: &str| kinds.iter().any(|kind| name.starts_with(kind));
         if name.to_str().is_some_and(is_of_package) {
-            cargo.env_remove(name);
+            builder.env_remove(name);
         }
     }
-    cargo
+    builder
 }
 
 fn build() -> PathBuf {

@@ -1,17 +1,16 @@
 //! The Python package: its wheel, installed into a clean environment, beside the command line.
 
-use futae_tests::binary::binary;
+use futae_tests::binary::{binary, builder};
 use futae_tests::tidy::root;
 use futae_tests::tools::{Need, skip};
 use std::env;
-use std::process::Command;
 
 /// With which `scripts/test-python` says that this machine has not what it needs.
 const CANNOT: i32 = 77;
 
 #[test]
 fn the_wheel_simulates_as_the_command_line() {
-    let mut script = Command::new(root().join("scripts/test-python"));
+    let mut script = builder(root().join("scripts/test-python"));
     script.env("FUTAE_BINARY", binary());
     // Beside the tests, whose dependencies it shares.
     let target = binary().parent().and_then(|profile| profile.parent());

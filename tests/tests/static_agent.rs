@@ -2,6 +2,7 @@
 //! library, and counts.
 
 use futae_testkit::need::{Need, skip};
+use futae_tests::binary::builder;
 use futae_tests::tidy::root;
 use futae_tests::tools::has;
 use std::path::Path;
@@ -12,7 +13,7 @@ fn one_file_needs_nothing_and_counts() {
     if !cfg!(target_arch = "x86_64") || !has("ldd") {
         return skip(Need::Tools, "the static agent is for x86-64 with glibc");
     }
-    let mut build = Command::new("bash");
+    let mut build = builder("bash");
     build.arg(root().join("scripts/static")).arg("dev");
     // Whether it is fast is not looked at, so it is built in half the time.
     build.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
