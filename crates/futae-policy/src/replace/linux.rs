@@ -78,7 +78,7 @@ struct Statistics {
     refaults: u64,
 }
 
-/// Builds the policy; its parameters are `ratio`, `block_kib`, `late` and `readahead`.
+/// Builds the policy; its parameters are `ratio`, `block_kib`, `late`, `readahead` and `folios`.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Linux, SpecError> {
     let ratio = arguments.take("ratio", "0 to 10000", |ratio: &u32| *ratio <= 10_000)?;
     let block_kib = arguments.take("block_kib", "1 to 1048576", |kib: &u64| {
@@ -162,10 +162,14 @@ impl Linux {
     }
 
     fn deactivate(&mut self, count: u32) {
-        for _ in 0..count {
-            if let Some(oldest) = self.lists.front(ACTIVE) {
-                self.lists.remove(oldest);
-                self.lists.push_back(INACTIVE, oldest);
+        let mut left = count;
+        while left > 0
+            && let Some(oldest) = self.lists.front(ACTIVE)
+        {
+            for slot in self.ahead.folio(oldest) {
+                self.lists.remove(slot);
+                self.lists.push_back(INACTIVE, slot);
+                left = left.saturating_sub(1);
             }
         }
     }
@@ -177,31 +181,38 @@ impl Policy for Linux {
         let left = self.shadows.take(access.block);
         let distance = left.map(|left| self.age - left);
         let active = u64::from(self.statistics().active);
-        let refaults = distance.is_some_and(|it| it <= active);
-        if refaults {
+        let mut list = match distance.is_some_and(|it| it <= active) {
+            true => ACTIVE,
+            false => INACTIVE,
+        };
+        let mut is_referenced = !self.ahead.reads(access);
+        if let Some(mate) = self.ahead.insert(slot, access) {
+            list = self.lists.queue_of(mate);
+            is_referenced = self.referenced.get(mate);
+        }
+        if list == ACTIVE {
             self.age += 1;
             self.refaults += 1;
         }
-        self.lists
-            .push_back(if refaults { ACTIVE } else { INACTIVE }, slot);
-        let is_ahead = self.ahead.reads(access);
-        self.referenced.set(slot, !is_ahead);
+        self.lists.push_back(list, slot);
+        self.referenced.set(slot, is_referenced);
         self.names.set(slot, access.block);
-        self.ahead.insert(slot, access);
     }
 
     #[inline]
     fn hit(&mut self, slot: Slot, access: &Access) {
         self.pass();
-        self.ahead.hit(slot, access);
-        if !std::mem::replace(self.referenced.at(slot), true) {
+        if !self.ahead.hit(slot, access) {
             return;
         }
-        if self.lists.queue_of(slot) == INACTIVE {
-            self.lists.remove(slot);
-            self.lists.push_back(ACTIVE, slot);
-            self.referenced.set(slot, false);
-            self.age += 1;
+        let is_activated = self.referenced.get(slot) && self.lists.queue_of(slot) == INACTIVE;
+        for slot in self.ahead.folio(slot) {
+            self.referenced.set(slot, !is_activated);
+            if is_activated {
+                self.lists.remove(slot);
+                self.lists.push_back(ACTIVE, slot);
+                self.age += 1;
+            }
         }
     }
 
@@ -225,7 +236,7 @@ impl Policy for Linux {
             self.round = self.round.saturating_sub(1);
         }
         self.lists.remove(slot);
-        self.ahead.remove(self.names.get(slot));
+        self.ahead.remove(slot, self.names.get(slot));
     }
 
     #[inline]
@@ -254,6 +265,13 @@ impl Policy for Linux {
             assert!(
                 self.shadows.get(self.names.get(slot)).is_none(),
                 "resident and departed"
+            );
+            let state = |slot| (self.lists.queue_of(slot), self.referenced.get(slot));
+            assert!(
+                self.ahead
+                    .folio(slot)
+                    .all(|mate| state(mate) == state(slot)),
+                "a folio is in two states"
             );
         }
     }
@@ -383,7 +401,7 @@ mod reference {
 mod tests {
     use super::{Linux, reference};
     use crate::contract::{equals_reference, order_after};
-    use crate::{Arguments, PolicySpec, Shape};
+    use crate::{Arguments, BlockId, PolicySpec, Shape};
 
     #[test]
     fn worked_example() {
@@ -395,6 +413,34 @@ mod tests {
             order_after("linux", 4, &[1, 2, 1, 2, 3, 4, 5, 3]),
             [3, 2, 1, 5]
         );
+    }
+
+    /// Blocks 0 to 11 are three folios of 4. The second use of one of them is one of its folio, which is activated; the others leave
+    /// as they came.
+    #[test]
+    fn a_folio_is_used_and_leaves_as_one() {
+        let mut cache = crate::contract::level_of("linux(readahead=32,folios=large)", 12, 1);
+        let mut read = |index: u64| {
+            cache.access(&crate::Access::read(BlockId::on_first(index)));
+            while let Some(block) = cache.review() {
+                cache.access(&crate::Access::of(block, crate::AccessKind::Preload));
+            }
+            cache
+                .order()
+                .into_iter()
+                .map(BlockId::index)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(read(0), (0..12).rev().collect::<Vec<_>>());
+        // 9 is the first use of its folio, 1 the second of the first one.
+        read(9);
+        assert_eq!(read(1)[..4], [0, 3, 2, 1]);
+        // Four others take the places of 4 to 7.
+        for other in [100, 200, 300, 400] {
+            read(other);
+        }
+        assert_eq!(read(100)[..8], [100, 0, 3, 2, 1, 400, 300, 200]);
+        assert_eq!(read(500)[8..], [200, 11, 10, 9]);
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub struct Mglru {
     ahead: ReadAhead,
 }
 
-/// Builds the policy; its parameters are `reclaim` and `readahead`.
+/// Builds the policy; its parameters are `reclaim`, `readahead` and `folios`.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Mglru, SpecError> {
     let reclaim = arguments.take("reclaim", "daemon or group", |who: &String| {
         ["daemon", "group"].contains(&who.as_str())
@@ -205,8 +205,7 @@ impl Mglru {
 
 impl Policy for Mglru {
     fn insert(&mut self, slot: Slot, access: &Access) {
-        let is_ahead = self.ahead.reads(access);
-        let mut uses = u8::from(!is_ahead);
+        let mut uses = u8::from(!self.ahead.reads(access));
         let left = self.shadows.take(access.block);
         if let Some(shadow) = left.filter(|shadow| shadow.oldest == self.oldest) {
             self.tiers[tier_of(shadow.uses)].refaulted += 1;
@@ -215,18 +214,24 @@ impl Policy for Mglru {
             }
         }
         let is_short = self.oldest + GENERATIONS_MIN >= self.youngest;
-        let generation = self.oldest + u64::from(!is_short);
-        self.generations.push_back(queue(generation), slot);
+        let mut generation = queue(self.oldest + u64::from(!is_short));
+        if let Some(mate) = self.ahead.insert(slot, access) {
+            generation = self.generations.queue_of(mate);
+            uses = self.uses.get(mate);
+        }
+        self.generations.push_back(generation, slot);
         self.uses.set(slot, uses);
         self.names.set(slot, access.block);
-        self.ahead.insert(slot, access);
     }
 
     #[inline]
     fn hit(&mut self, slot: Slot, access: &Access) {
-        self.ahead.hit(slot, access);
-        let uses = self.uses.at(slot);
-        *uses = (*uses + 1).min(USES_MAX);
+        if self.ahead.hit(slot, access) {
+            let uses = (self.uses.get(slot) + 1).min(USES_MAX);
+            for slot in self.ahead.folio(slot) {
+                self.uses.set(slot, uses);
+            }
+        }
     }
 
     fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
@@ -258,7 +263,7 @@ impl Policy for Mglru {
             self.shadows
                 .push(self.names.get(slot), Shadow { oldest, uses });
         }
-        self.ahead.remove(self.names.get(slot));
+        self.ahead.remove(slot, self.names.get(slot));
     }
 
     #[inline]

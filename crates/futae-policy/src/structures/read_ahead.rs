@@ -1,22 +1,33 @@
-//! Which blocks Linux reads before a program asks for them.
+//! Which blocks Linux reads before a program asks for them, and which of them it then holds as one.
 
-use super::{Names, Table};
+use super::{Folios, Names, Table};
 use crate::{Access, AccessKind, Arguments, BlockId, Slot, SpecError, VolumeId};
 
+/// The kernel's `MAX_PAGECACHE_ORDER` with pages of 4 KiB.
+const ORDER_MAX: u32 = 9;
+/// The shortest window that the kernel makes large folios of.
+const LARGE_MIN: u64 = 4;
+
 /// The read-ahead of Linux for files that are read block by block: `mm/readahead.c` as of 6.12
-/// (`page_cache_sync_ra`, `page_cache_async_ra`, `get_init_ra_size`, `get_next_ra_size`), read as a description, not
-/// copied.
+/// (`page_cache_sync_ra`, `page_cache_async_ra`, `page_cache_ra_order`, `get_init_ra_size`, `get_next_ra_size`), read as a
+/// description, not copied.
 ///
 /// A read that misses is taken for the next one of a sequence if it begins the file, follows the
 /// last read with at most one block left out, or has two blocks or more before it in the cache. The kernel then reads a window
 /// of blocks, and marks one of them. A read of the marked block makes it read the next window, which is larger. Every volume
 /// is one open file.
 ///
-/// Constant time per access but for up to `limit` steps where a window is chosen; 16 bytes and a mark per resident block.
+/// File systems with large folios get a window as folios, each window's four times as long as those of the one before, as far as
+/// their alignment and the window permit. Where a block of a window is in the cache, what follows is read block by block.
+///
+/// Constant time per access but for up to `limit` steps where a window is chosen; 16 bytes and a mark per resident block, and
+/// [`Folios`].
 #[derive(Clone, Debug, Default)]
 pub struct ReadAhead {
     /// The largest window, in blocks.
     limit: u64,
+    /// Whether windows come as large folios.
+    is_large: bool,
     /// The index at which every volume begins.
     first: u64,
     resident: Names,
@@ -24,6 +35,11 @@ pub struct ReadAhead {
     marked: Table<bool>,
     files: Vec<(VolumeId, File)>,
     wanted: Option<Wanted>,
+    /// The folio whose blocks come now.
+    coming: Option<Coming>,
+    /// A mark that the read of the window's first block has reached: the begin of its folio, and the folio's order.
+    reached: Option<(BlockId, u32)>,
+    folios: Folios,
 }
 
 /// What the kernel keeps for an open file (`struct file_ra_state`), in blocks.
@@ -44,16 +60,45 @@ struct Wanted {
     next: u64,
     end: u64,
     marked: u64,
+    /// The binary logarithm of the folios' length.
+    order: u32,
+}
+
+/// A large folio of which blocks are to come.
+#[derive(Clone, Copy, Debug)]
+struct Coming {
+    volume: VolumeId,
+    start: u64,
+    order: u32,
+    is_marked: bool,
+    /// The block that came last.
+    mate: Option<Slot>,
+}
+
+impl Coming {
+    fn end(&self) -> u64 {
+        self.start + (1 << self.order)
+    }
+
+    fn has(&self, block: BlockId) -> bool {
+        block.volume() == self.volume && (self.start..self.end()).contains(&block.index())
+    }
 }
 
 impl ReadAhead {
-    /// Takes the parameter `readahead`, the largest window in blocks. Without it, and with 0, nothing is read ahead, and nothing
-    /// kept.
+    /// Takes the parameters `readahead`, the largest window in blocks, and `folios`. Without the first, and with 0, nothing is read
+    /// ahead, and nothing kept.
     pub fn take(arguments: &mut Arguments) -> Result<Self, SpecError> {
         const MAX: u32 = 1 << 16;
         let limit = arguments.take("readahead", "0 to 65536", |blocks: &u32| *blocks <= MAX)?;
+        let limit = limit.unwrap_or(0).into();
+        let expected = "single, or with readahead large";
+        let folios = arguments.take("folios", expected, |folios: &String| {
+            folios == "single" || folios == "large" && limit > 0
+        })?;
         Ok(Self {
-            limit: limit.unwrap_or(0).into(),
+            limit,
+            is_large: folios.as_deref() == Some("large"),
             ..Self::default()
         })
     }
@@ -71,65 +116,115 @@ impl ReadAhead {
         self.limit > 0 && access.kind == AccessKind::Preload
     }
 
-    /// A block arrives in `slot`: one whose read missed, or one that is read ahead.
+    /// A block arrives in `slot`: one whose read missed, or one that is read ahead. Returns a block that is in the same folio already.
     #[inline]
-    pub fn insert(&mut self, slot: Slot, access: &Access) {
-        if self.limit > 0 {
-            self.arrive(slot, access);
+    pub fn insert(&mut self, slot: Slot, access: &Access) -> Option<Slot> {
+        if self.limit == 0 {
+            return None;
         }
+        self.arrive(slot, access)
     }
 
-    fn arrive(&mut self, slot: Slot, access: &Access) {
+    fn arrive(&mut self, slot: Slot, access: &Access) -> Option<Slot> {
         let block = access.block;
-        if access.kind == AccessKind::Read {
-            self.miss(block);
+        match access.kind {
+            AccessKind::Read => self.miss(block),
+            AccessKind::Preload => {}
+            // What a program writes comes by itself.
+            _ => (self.coming, self.reached) = (None, None),
         }
-        let is_marked = self.reads(access)
+        let mut is_marked = self.reads(access)
             && self.wanted.is_some_and(|wanted| {
                 wanted.volume == block.volume() && wanted.marked == block.index()
             });
+        let mut mate = None;
+        if self.is_large {
+            let (mut order, mut is_of_marked) = (0, is_marked);
+            if let Some(coming) = self.coming.as_mut().filter(|coming| coming.has(block)) {
+                // The read that made the kernel bring the folio reaches its mark at once.
+                if coming.is_marked && access.kind == AccessKind::Read {
+                    coming.is_marked = false;
+                    let begin = BlockId::new(coming.volume, coming.start);
+                    self.reached = Some((begin, coming.order));
+                }
+                (order, is_of_marked) = (coming.order, coming.is_marked);
+                mate = coming.mate.replace(slot);
+            }
+            is_marked = is_of_marked;
+            self.folios.join(slot, order as u8, mate);
+        }
         self.marked.set(slot, is_marked);
         self.resident.add(block);
+        mate
     }
 
-    /// A resident block is used.
+    /// A resident block is used. Returns whether the kernel counts it as a use of its folio: reads of one large folio, one after the
+    /// other, are one.
     #[inline]
-    pub fn hit(&mut self, slot: Slot, access: &Access) {
+    pub fn hit(&mut self, slot: Slot, access: &Access) -> bool {
         if self.limit == 0 || access.kind != AccessKind::Read {
-            return;
+            return true;
         }
+        let (block, order) = (access.block, self.folios.order(slot));
         if self.marked.get(slot) {
-            self.marked.set(slot, false);
-            self.reach_mark(access.block);
+            for slot in self.folios.of(slot) {
+                self.marked.set(slot, false);
+            }
+            self.reach_mark(self.begin(block, order), order);
         }
-        self.file(access.block.volume()).after_last = Some(access.block.index() + 1);
+        let next = block.index() + 1;
+        let before = self.file(block.volume()).after_last.replace(next);
+        let last = before.map(|before| BlockId::new(block.volume(), before - 1));
+        let is_same = |last| self.begin(last, order) == self.begin(block, order);
+        order == 0 || !last.is_some_and(is_same)
+    }
+
+    /// The slots of the folio of `slot`, that one first.
+    #[inline]
+    pub fn folio(&self, slot: Slot) -> impl Iterator<Item = Slot> + '_ {
+        self.folios.of(slot)
     }
 
     /// A block leaves.
     #[inline]
-    pub fn remove(&mut self, block: BlockId) {
+    pub fn remove(&mut self, slot: Slot, block: BlockId) {
         if self.limit > 0 {
             self.resident.take(block);
+        }
+        if self.is_large {
+            if let Some(coming) = &mut self.coming
+                && coming.mate == Some(slot)
+            {
+                coming.mate = self.folios.of(slot).nth(1);
+            }
+            self.folios.leave(slot);
         }
     }
 
     /// The next block to read, if one is due.
     #[inline]
     pub fn next_wanted(&mut self) -> Option<BlockId> {
-        while let Some(wanted) = &mut self.wanted
-            && wanted.next < wanted.end
-        {
-            let block = BlockId::new(wanted.volume, wanted.next);
-            wanted.next += 1;
-            if self.resident.find(block).is_none() {
-                return Some(block);
+        loop {
+            while let Some(wanted) = self.wanted
+                && wanted.next < wanted.end
+            {
+                if self.coming.is_some_and(|it| it.end() <= wanted.next) {
+                    self.begin_folio();
+                }
+                let block = BlockId::new(wanted.volume, wanted.next);
+                self.wanted.as_mut()?.next += 1;
+                if self.resident.find(block).is_none() {
+                    return Some(block);
+                }
             }
+            let (begin, order) = self.reached.take()?;
+            self.reach_mark(begin, order);
         }
-        None
     }
 
     /// A read misses.
     fn miss(&mut self, block: BlockId) {
+        (self.coming, self.reached) = (None, None);
         let (volume, index) = (block.volume(), block.index());
         let file = *self.file(volume);
         let follows = |after: u64| index == after || index == after + 1;
@@ -137,7 +232,7 @@ impl ReadAhead {
         self.file(volume).after_last = Some(index + 1);
         if is_next {
             let size = self.first_size();
-            self.read(volume, index, size, size - 1);
+            self.read(block, size, size - 1, 0);
             return;
         }
         let before = (1..=self.limit)
@@ -146,36 +241,84 @@ impl ReadAhead {
         if before > 1 {
             let is_whole = index == self.first + before;
             let size = if is_whole { 2 * before } else { before } + 1;
-            self.read(volume, index, size.min(self.limit), 1);
+            self.read(block, size.min(self.limit), 1, 0);
         }
     }
 
-    /// A program reads a marked block.
-    fn reach_mark(&mut self, block: BlockId) {
-        let (volume, index) = (block.volume(), block.index());
+    /// A program reads a marked folio of 2^`order` blocks from `begin` on.
+    fn reach_mark(&mut self, begin: BlockId, order: u32) {
+        let (volume, index) = (begin.volume(), begin.index());
         let file = *self.file(volume);
-        if index == file.start + file.size - file.left {
+        let due = BlockId::new(volume, file.start + file.size - file.left);
+        if begin == self.begin(due, order) {
             let size = file.size.max(self.next_size(file.size));
-            self.read(volume, file.start + file.size, size, size);
+            let next = BlockId::new(volume, file.start + file.size);
+            self.read(next, size, size, order);
             return;
         }
         let missing = (1..=self.limit).find(|&ahead| !self.has(volume, index + ahead));
         if let Some(ahead) = missing {
             let size = self.next_size(ahead + 1);
-            self.read(volume, index + ahead, size, size);
+            self.read(BlockId::new(volume, index + ahead), size, size, order);
         }
     }
 
-    /// A window, of which the last `left` blocks are to be there still when the next one is due.
-    fn read(&mut self, volume: VolumeId, start: u64, size: u64, left: u64) {
+    /// A window, of which the last `left` blocks are to be there still when the next one is due. A program has reached a folio of
+    /// 2^`order` blocks.
+    fn read(&mut self, start: BlockId, size: u64, left: u64, order: u32) {
+        let (volume, start) = (start.volume(), start.index());
         let file = self.file(volume);
         (file.start, file.size, file.left) = (start, size, left);
+        let order = match self.is_large && size >= LARGE_MIN {
+            true => (order + 2).min(size.ilog2()).min(ORDER_MAX),
+            false => 0,
+        };
         self.wanted = Some(Wanted {
             volume,
             next: start,
             end: (start + size).min(BlockId::INDEX_LIMIT),
             marked: start + size - left,
+            order,
         });
+        self.begin_folio();
+    }
+
+    /// Begins a large folio at the next block of the window, if it is to have one there.
+    fn begin_folio(&mut self) {
+        self.coming = None;
+        let Some(wanted) = self.wanted.filter(|wanted| wanted.order > 0) else {
+            return;
+        };
+        let start = wanted.next;
+        let mut order = wanted.order.min((start - self.first).trailing_zeros());
+        while start + (1 << order) > wanted.end {
+            order -= 1;
+        }
+        let coming = Coming {
+            volume: wanted.volume,
+            start,
+            order,
+            is_marked: (start..start + (1 << order)).contains(&wanted.marked),
+            mate: None,
+        };
+        if !(start..coming.end()).any(|index| self.has(wanted.volume, index)) {
+            self.coming = Some(coming);
+            return;
+        }
+        // The kernel begins a window of the same size here, page by page.
+        let file = *self.file(wanted.volume);
+        self.wanted = Some(Wanted {
+            end: (start + file.size).min(BlockId::INDEX_LIMIT),
+            marked: start + file.size - file.left,
+            order: 0,
+            ..wanted
+        });
+    }
+
+    /// The first block of the folio of 2^`order` blocks that has this one.
+    fn begin(&self, block: BlockId, order: u32) -> BlockId {
+        let at = block.index() - self.first;
+        BlockId::new(block.volume(), self.first + (at >> order << order))
     }
 
     fn has(&self, volume: VolumeId, index: u64) -> bool {
@@ -298,6 +441,117 @@ mod tests {
             (304, 305, 4),
         ];
         assert_eq!(windows[..5], begun);
+    }
+
+    /// What large folios are made of: the first block and the number of blocks of each, after these reads. A block's slot is its index.
+    fn folios(reads: impl IntoIterator<Item = u64>) -> Vec<(u32, usize)> {
+        let spec = "linux(readahead=32,folios=large)".parse().expect("valid");
+        let mut ahead = ReadAhead::take(&mut Arguments::new(&spec)).expect("valid");
+        let mut slots = std::collections::BTreeSet::new();
+        for index in reads {
+            let (slot, access) = (Slot(index as u32), Access::read(BlockId::on_first(index)));
+            if slots.insert(slot) {
+                ahead.insert(slot, &access);
+            } else {
+                ahead.hit(slot, &access);
+            }
+            while let Some(block) = ahead.next_wanted() {
+                let slot = Slot(block.index() as u32);
+                assert!(slots.insert(slot), "{slot:?} is there");
+                ahead.insert(slot, &Access::of(block, AccessKind::Preload));
+            }
+        }
+        let of = |slot: &Slot| {
+            let mut folio: Vec<u32> = ahead.folio(*slot).map(|slot| slot.0).collect();
+            folio.sort_unstable();
+            folio
+        };
+        let mut folios: Vec<_> = slots.iter().map(of).collect();
+        folios.dedup();
+        folios.iter().map(|folio| (folio[0], folio.len())).collect()
+    }
+
+    /// The first read gets a folio that has the mark, so the second window comes with the first.
+    #[test]
+    fn windows_come_as_folios_that_grow() {
+        let expected = [(0, 1, 11), (4, 12, 16), (12, 28, 32), (28, 60, 32)];
+        assert_eq!(windows("mglru(readahead=32,folios=large)", 0..60), expected);
+        let begun = [(0, 4), (4, 4), (8, 4)];
+        assert_eq!(folios([0]), begun);
+        // 2^3 in a window of 16, 2^4 in one of 32, as alignment permits.
+        let more = [
+            (12, 4),
+            (16, 8),
+            (24, 4),
+            (28, 4),
+            (32, 16),
+            (48, 8),
+            (56, 4),
+        ];
+        assert_eq!(folios(0..13), [&begun[..], &more].concat());
+        assert_eq!(folios([9, 11]), [(9, 1), (11, 1), (12, 2), (14, 1)]);
+    }
+
+    #[test]
+    fn blocks_that_are_there_end_the_folios_of_a_window() {
+        let single = (8..16).map(|block| (block, 1));
+        let expected: Vec<_> = [(0, 4), (4, 4)].into_iter().chain(single).collect();
+        assert_eq!(folios([9, 0]), expected);
+    }
+
+    #[test]
+    fn reads_of_a_folio_one_after_the_other_are_one_use() {
+        let spec = "linux(readahead=32,folios=large)".parse().expect("valid");
+        let mut ahead = ReadAhead::take(&mut Arguments::new(&spec)).expect("valid");
+        let read = |index: u64| (Slot(index as u32), Access::read(BlockId::on_first(index)));
+        let (slot, access) = read(0);
+        ahead.insert(slot, &access);
+        while let Some(block) = ahead.next_wanted() {
+            let slot = Slot(block.index() as u32);
+            ahead.insert(slot, &Access::of(block, AccessKind::Preload));
+        }
+        let mut counts = |index: u64| {
+            let (slot, access) = read(index);
+            ahead.hit(slot, &access)
+        };
+        let counted = [1, 3, 4, 7, 3, 3].map(&mut counts);
+        assert_eq!(counted, [false, false, true, false, true, false]);
+    }
+
+    /// Runs of reads and writes in turns, in caches of all sizes down to less than a window.
+    #[test]
+    fn folios_stay_whole_whatever_comes() {
+        let mut random = crate::prng::Prng::new(7);
+        for policy in ["linux", "mglru"] {
+            for slots in [1, 3, 20, 150] {
+                let text = format!("{policy}(readahead=32,folios=large)");
+                let mut cache = level_of(&text, slots, 1);
+                for _ in 0..500 {
+                    let (from, length) = (random.below(300), random.below(12) + 1);
+                    let is_written = random.below(4) == 0;
+                    for index in from..from + length {
+                        if is_written {
+                            let block = BlockId::on_first(index);
+                            cache.access(&Access::of(block, AccessKind::Write));
+                        } else {
+                            read(&mut cache, index);
+                        }
+                    }
+                    cache.audit();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn folios_need_windows() {
+        for text in ["linux(folios=large)", "mglru(readahead=8,folios=huge)"] {
+            let spec = text.parse().expect("a policy");
+            let shape = crate::Shape { slots: 8, seed: 1 };
+            let problem = crate::build(&spec, &shape).map(drop).expect_err(text);
+            let said = problem.to_string();
+            assert!(said.contains("single, or with readahead large"), "{said}");
+        }
     }
 
     #[test]
