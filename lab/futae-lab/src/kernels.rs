@@ -5,6 +5,7 @@ pub mod model;
 mod table;
 
 use crate::live::guests::look_for_qemu;
+use anyhow::Context;
 use clap::ValueEnum;
 use clap::builder::ValueParser;
 use futae_machine::Kernel;
@@ -15,6 +16,9 @@ use futae_units::Size;
 use guest::{Machine, Measured};
 use serde::Serialize;
 use std::collections::HashSet;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
 
 /// Hold the models of Linux's page cache against kernels in guests
 ///
@@ -58,6 +62,9 @@ pub struct Args {
     /// What the guest's kernel reads ahead at most (`read_ahead_kb`); Linux comes with 128KiB
     #[arg(long, value_name = "SIZE", default_value = "0")]
     read_ahead: Size,
+    /// A file of this file system on the disk is read, in place of the disk. The kernels here have large folios on XFS only
+    #[arg(long, value_name = "NAME")]
+    file_system: Option<FileSystem>,
     #[command(flatten)]
     reads: Reads,
     /// A model of the lists in place of the one that is known by their name
@@ -103,6 +110,35 @@ pub enum Bound {
     Memory,
 }
 
+/// File systems of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FileSystem {
+    Ext4,
+    Xfs,
+}
+
+impl FileSystem {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+
+    /// Makes one in an image.
+    fn make(self, image: &Path) -> Result<(), Failure> {
+        let program = format!("mkfs.{}", self.name());
+        let mut make = Command::new(&program);
+        let made = make.arg(image).output();
+        let made = made.with_context(|| format!("{program} cannot be run"))?;
+        if !made.status.success() {
+            let said = String::from_utf8_lossy(&made.stderr).into_owned();
+            return Err(anyhow::anyhow!("{program}: {said}").into());
+        }
+        Ok(())
+    }
+}
+
 pub fn kernel(text: &str) -> Result<Kernel, String> {
     match text {
         "6.1" => Ok(Kernel::Debian61),
@@ -120,6 +156,8 @@ struct Row {
     kernel: String,
     lists: &'static str,
     bound: &'static str,
+    /// The file system of the file that was read; none if it was the disk.
+    file_system: Option<&'static str>,
     workload: String,
     /// Size of the page cache, once full.
     cache_pages: u64,
@@ -150,7 +188,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut printer = table::Printer::new(args.json);
     for &kernel in &args.kernel {
         for &bound in &args.bound {
-            let mut machine = Machine::boot(kernel, bound, cache, disk)?;
+            let mut machine = Machine::boot(kernel, bound, cache, (disk, args.file_system))?;
             machine.read_ahead(read_ahead)?;
             for &lists in &args.lists {
                 let generations = machine.choose(lists)?;
@@ -160,13 +198,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                     let before = machine.look()?;
                     let resident = machine.read(args.reads.reads)?;
                     let measured = machine.end(&before, args.reads.reads)?;
-                    let model = match &args.model {
-                        Some(model) => model.clone(),
-                        None => {
-                            let model = model::of(kernel, generations, bound);
-                            model.reading_ahead(read_ahead / PAGE)
-                        }
-                    };
+                    let model = model(args, kernel, (generations, bound), read_ahead);
                     let lists = (generations, bound);
                     let row = row(
                         args,
@@ -207,11 +239,7 @@ fn predict(
             let mut models: Vec<PolicySpec> = Vec::new();
             for &kernel in &args.kernel {
                 for generations in [false, true] {
-                    let model = args.model.clone();
-                    let model = model.unwrap_or_else(|| {
-                        let model = model::of(kernel, generations, bound);
-                        model.reading_ahead(read_ahead / PAGE)
-                    });
+                    let model = model(args, kernel, (generations, bound), read_ahead);
                     if !models.contains(&model) {
                         models.push(model);
                     }
@@ -221,11 +249,26 @@ fn predict(
                 let disk = bytes(args.disk)? / PAGE;
                 let ratio =
                     model::simulate(&model, workload, (pages, disk), &args.reads)?.hit_ratio;
-                println!("{workload} | {model} | {pages} | {:.2}", 100.0 * ratio);
+                let percent = 100.0 * ratio;
+                let mut out = std::io::stdout().lock();
+                writeln!(out, "{workload} | {model} | {pages} | {percent:.2}")?;
             }
         }
     }
     Ok(())
+}
+
+/// The model of a kernel's lists, unless another one is given.
+fn model(
+    args: &Args,
+    kernel: Kernel,
+    (generations, bound): (bool, Bound),
+    read_ahead: u64,
+) -> PolicySpec {
+    args.model.clone().unwrap_or_else(|| {
+        let model = model::of(kernel, generations, bound).reading_ahead(read_ahead / PAGE);
+        model::on(args.file_system, model)
+    })
 }
 
 fn row(
@@ -253,6 +296,7 @@ fn row(
             Bound::Group => "group",
             Bound::Memory => "memory",
         },
+        file_system: args.file_system.map(FileSystem::name),
         workload: workload.to_string(),
         cache_pages: measured.pages,
         reads: measured.reads,

@@ -43,7 +43,7 @@ pub use names::Names;
 pub use pool::Pool;
 pub use prefetch::prefetch;
 pub use queues::Queues;
-pub use read_ahead::ReadAhead;
+pub use read_ahead::{Arrival, ReadAhead};
 pub use recency::Recency;
 pub use ring::Ring;
 pub use sketch::Sketch;

@@ -37,7 +37,7 @@ pub struct ReadAhead {
     wanted: Option<Wanted>,
     /// The folio whose blocks come now.
     coming: Option<Coming>,
-    /// A mark that the read of the window's first block has reached: the begin of its folio, and the folio's order.
+    /// A block whose read has made the kernel bring its folio, and has reached the mark on it; and the folio's order.
     reached: Option<(BlockId, u32)>,
     folios: Folios,
 }
@@ -62,6 +62,39 @@ struct Wanted {
     marked: u64,
     /// The binary logarithm of the folios' length.
     order: u32,
+}
+
+/// How a block arrives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// By itself.
+    Single,
+    /// As the first of a large folio of so many blocks.
+    Begins(u64),
+    /// Into the folio that has the block of this slot.
+    Joins(Slot),
+}
+
+impl Arrival {
+    /// What the kernel remembers of a folio that `block` begins: what it remembers of the last of its blocks that it knows. `own` is what it
+    /// remembers of `block`.
+    #[inline]
+    pub fn remembered<T>(
+        &self,
+        block: BlockId,
+        own: Option<T>,
+        of: impl Fn(BlockId) -> Option<T>,
+    ) -> Option<T> {
+        match self {
+            Self::Single => own,
+            Self::Begins(blocks) => {
+                let others = (1..*blocks).rev();
+                let mut others = others.map(|at| BlockId::new(block.volume(), block.index() + at));
+                others.find_map(of).or(own)
+            }
+            Self::Joins(_) => None,
+        }
+    }
 }
 
 /// A large folio of which blocks are to come.
@@ -116,16 +149,16 @@ impl ReadAhead {
         self.limit > 0 && access.kind == AccessKind::Preload
     }
 
-    /// A block arrives in `slot`: one whose read missed, or one that is read ahead. Returns a block that is in the same folio already.
+    /// A block arrives in `slot`: one whose read missed, or one that is read ahead.
     #[inline]
-    pub fn insert(&mut self, slot: Slot, access: &Access) -> Option<Slot> {
+    pub fn insert(&mut self, slot: Slot, access: &Access) -> Arrival {
         if self.limit == 0 {
-            return None;
+            return Arrival::Single;
         }
         self.arrive(slot, access)
     }
 
-    fn arrive(&mut self, slot: Slot, access: &Access) -> Option<Slot> {
+    fn arrive(&mut self, slot: Slot, access: &Access) -> Arrival {
         let block = access.block;
         match access.kind {
             AccessKind::Read => self.miss(block),
@@ -137,25 +170,25 @@ impl ReadAhead {
             && self.wanted.is_some_and(|wanted| {
                 wanted.volume == block.volume() && wanted.marked == block.index()
             });
-        let mut mate = None;
+        let mut arrival = Arrival::Single;
         if self.is_large {
-            let (mut order, mut is_of_marked) = (0, is_marked);
+            let (mut order, mut mate) = (0, None);
             if let Some(coming) = self.coming.as_mut().filter(|coming| coming.has(block)) {
                 // The read that made the kernel bring the folio reaches its mark at once.
                 if coming.is_marked && access.kind == AccessKind::Read {
                     coming.is_marked = false;
-                    let begin = BlockId::new(coming.volume, coming.start);
-                    self.reached = Some((begin, coming.order));
+                    self.reached = Some((block, coming.order));
                 }
-                (order, is_of_marked) = (coming.order, coming.is_marked);
+                (order, is_marked) = (coming.order, coming.is_marked);
                 mate = coming.mate.replace(slot);
+                let begins = Arrival::Begins(1 << order);
+                arrival = mate.map_or(begins, Arrival::Joins);
             }
-            is_marked = is_of_marked;
             self.folios.join(slot, order as u8, mate);
         }
         self.marked.set(slot, is_marked);
         self.resident.add(block);
-        mate
+        arrival
     }
 
     /// A resident block is used. Returns whether the kernel counts it as a use of its folio: reads of one large folio, one after the
@@ -170,7 +203,7 @@ impl ReadAhead {
             for slot in self.folios.of(slot) {
                 self.marked.set(slot, false);
             }
-            self.reach_mark(self.begin(block, order), order);
+            self.reach_mark(block, order);
         }
         let next = block.index() + 1;
         let before = self.file(block.volume()).after_last.replace(next);
@@ -217,8 +250,8 @@ impl ReadAhead {
                     return Some(block);
                 }
             }
-            let (begin, order) = self.reached.take()?;
-            self.reach_mark(begin, order);
+            let (block, order) = self.reached.take()?;
+            self.reach_mark(block, order);
         }
     }
 
@@ -245,8 +278,9 @@ impl ReadAhead {
         }
     }
 
-    /// A program reads a marked folio of 2^`order` blocks from `begin` on.
-    fn reach_mark(&mut self, begin: BlockId, order: u32) {
+    /// A program reads a block of a marked folio of 2^`order` blocks.
+    fn reach_mark(&mut self, block: BlockId, order: u32) {
+        let begin = self.begin(block, order);
         let (volume, index) = (begin.volume(), begin.index());
         let file = *self.file(volume);
         let due = BlockId::new(volume, file.start + file.size - file.left);
@@ -258,7 +292,9 @@ impl ReadAhead {
         }
         let missing = (1..=self.limit).find(|&ahead| !self.has(volume, index + ahead));
         if let Some(ahead) = missing {
-            let size = self.next_size(ahead + 1);
+            // From the folio's begin to the end of the read.
+            let asked = block.index() - index + 1;
+            let size = self.next_size(ahead + asked);
             self.read(BlockId::new(volume, index + ahead), size, size, order);
         }
     }

@@ -1,6 +1,6 @@
 //! A guest whose page cache is counted: its bound, its load and its agent.
 
-use super::{Bound, Lists, PAGE};
+use super::{Bound, FileSystem, Lists, PAGE};
 use crate::live::guests::{boot_kernel, order};
 use anyhow::{Context, anyhow};
 use futae_agent_protocol::{Counters, Message};
@@ -47,9 +47,17 @@ pub struct Look {
     pages: u64,
 }
 
+/// What XFS takes beside the file: it makes none of less than 300 MiB.
+const BESIDE: u64 = 320 << 20;
+/// The disk, and a file on it.
+const DEVICE: &str = "/dev/vda";
+const FILE: &str = "/mnt/file";
+
 /// A guest with its disk and its agent.
 pub struct Machine {
     guest: Guest,
+    /// What is read.
+    read: &'static str,
     bound: Bound,
     /// Bytes of page cache.
     cache: u64,
@@ -63,14 +71,35 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Boots it with an empty disk; its agent runs then.
-    pub fn boot(kernel: Kernel, bound: Bound, cache: u64, disk: u64) -> Result<Self, Failure> {
+    /// Boots it with an empty disk, or with a file as large on a file system; its agent runs then.
+    pub fn boot(
+        kernel: Kernel,
+        bound: Bound,
+        cache: u64,
+        (bytes, file_system): (u64, Option<FileSystem>),
+    ) -> Result<Self, Failure> {
         let place = tempfile::Builder::new().prefix("futae-lab-").tempdir()?;
         let image = place.path().join("disk.img");
-        File::create(&image)?.set_len(disk)?;
-        let booted = Self::boot_on(kernel, bound, cache, &image.into())?;
+        let Some(file_system) = file_system else {
+            File::create(&image)?.set_len(bytes)?;
+            let booted = Self::boot_on(kernel, bound, cache, &image.into())?;
+            return Ok(Self {
+                _place: Some(place),
+                ..booted
+            });
+        };
+        File::create(&image)?.set_len(bytes + BESIDE)?;
+        file_system.make(&image)?;
+        let mut booted = Self::boot_on(kernel, bound, cache, &image.into())?;
+        let script = format!(
+            "mount -t {} {DEVICE} /mnt && dd if=/dev/zero of={FILE} bs=1M count={} conv=fsync 2>/dev/null",
+            file_system.name(),
+            bytes.div_ceil(1 << 20)
+        );
+        order(&mut booted.guest, &script)?;
         Ok(Self {
             _place: Some(place),
+            read: FILE,
             ..booted
         })
     }
@@ -80,12 +109,12 @@ impl Machine {
         let mut guest = boot_kernel("kernels", Some(kernel), |plan| {
             let memory = MEMORY_MIB[usize::from(bound == Bound::Memory)];
             let plan = plan.memory_mib(memory).limit(LIMIT);
-            plan.disk(disk.clone())
+            plan.module("xfs").disk(disk.clone())
         })?;
         // The page cache of a disk is gone with the last who has it open.
         let script = format!(
             "echo 0 >/sys/block/vda/queue/read_ahead_kb\n\
-             sleep 1000000 </dev/vda >/dev/null 2>&1 &\n\
+             sleep 1000000 <{DEVICE} >/dev/null 2>&1 &\n\
              mount -t cgroup2 cgroups /sys/fs/cgroup\n\
              echo +memory >/sys/fs/cgroup/cgroup.subtree_control\n\
              futae agent --report - --period {PERIOD_MS}ms --groups >{REPORTS} 2>/tmp/agent.log &\n\
@@ -95,6 +124,7 @@ impl Machine {
         let by_default = order(&mut guest, &script)?;
         Ok(Self {
             guest,
+            read: DEVICE,
             bound,
             cache,
             cells: 0,
@@ -145,12 +175,13 @@ impl Machine {
         self.bound()?;
         let group = self.group();
         let resident = if resident { "--resident" } else { "" };
+        let read = self.read;
         // A pipe that is opened for both waits for nobody.
         let script = format!(
             "rm -f {LOAD}.*; mkfifo {LOAD}.orders; : >{LOAD}.reports\n\
              export {KEEP} WORKLOAD='{workload}'\n\
              (sh -c 'echo $$ >{group}/cgroup.procs; echo $$ >{LOAD}.process\n\
-             exec futae load /dev/vda --workload \"$WORKLOAD\" --rounds --seed {seed} {resident} --json'\n\
+             exec futae load {read} --workload \"$WORKLOAD\" --rounds --seed {seed} {resident} --json'\n\
              echo >{LOAD}.ended) <>{LOAD}.orders >>{LOAD}.reports 2>{LOAD}.errors &"
         );
         order(&mut self.guest, &script)?;

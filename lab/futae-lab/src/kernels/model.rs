@@ -1,6 +1,6 @@
 //! The same requests through a model of the kernel.
 
-use super::{Bound, PAGE, Reads};
+use super::{Bound, FileSystem, PAGE, Reads};
 use futae_machine::Kernel;
 use futae_policy::{
     Access, AccessKind, Argument, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, Shape,
@@ -36,6 +36,15 @@ pub fn of(kernel: Kernel, generations: bool, bound: Bound) -> PolicySpec {
     let mut model = PolicySpec::of(kind);
     let argument = argument.map(|(name, value)| Argument::Named(name.to_owned(), value));
     model.arguments.extend(argument);
+    model
+}
+
+/// A model with the folios that the kernels here have on this file system.
+pub fn on(file_system: Option<FileSystem>, mut model: PolicySpec) -> PolicySpec {
+    if file_system == Some(FileSystem::Xfs) && model.reads_ahead() {
+        let large = Argument::Named("folios".to_owned(), "large".to_owned());
+        model.arguments.push(large);
+    }
     model
 }
 

@@ -28,20 +28,21 @@ impl Printer {
         if std::mem::take(&mut self.is_first) {
             writeln!(
                 out,
-                "kernel | lists | bound | workload | pages | guest % | by disk % | model | model % | points | lru % | common %"
+                "kernel | lists | bound | reads | workload | pages | guest % | by disk % | model | model % | points | lru % | common %"
             )?;
             writeln!(
                 out,
-                "--- | --- | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---:"
+                "--- | --- | --- | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---:"
             )?;
         }
         let percent = |ratio: f64| format!("{:.2}", 100.0 * ratio);
         writeln!(
             out,
-            "{} | {} | {} | {} | {} | {} | {} | {} | {} | {:+.2} | {} | {}",
+            "{} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:+.2} | {} | {}",
             row.kernel,
             row.lists,
             row.bound,
+            row.file_system.unwrap_or("disk"),
             row.workload,
             row.cache_pages,
             percent(row.guest_hit_ratio),
