@@ -15,7 +15,7 @@
 //! first of the oldest generation whose tier has no more refaults in proportion than blocks that were read
 //! once; those passed over go to the next generation and are counted anew. Where generations are 2, a new one begins;
 //! where they are 3 and the youngest has more than a half or the oldest less than a quarter, a new one begins before the
-//! next batch. A generation that has fewer than 32 left when a batch begins ends: what is left goes first
+//! next batch. A generation that has no more than a batch when one begins ends: what is left goes first
 //! # Parameters
 //! reclaim daemon: who makes room: the kernel's daemon, for a machine that runs out of memory, or with `group` the
 //! readers in a memory cgroup at its limit. Those begin with 1/4096 of the cache, at which no generation
@@ -50,8 +50,6 @@ const USES_MAX: u8 = 5;
 /// The kernel's `MIN_LRU_BATCH`: pages evicted at a time. Fewer refaults of a tier are not
 /// significant.
 const BATCH: u64 = 64;
-/// The kernel's `SWAP_CLUSTER_MAX`: the smallest yield of a round of reclaim.
-const ROUND: u64 = 32;
 /// Pages of a group that is scanned at the kernel's `DEF_PRIORITY`, at which no generation begins
 /// for balance.
 const GROUP_LARGE: u32 = 1 << 12;
@@ -177,13 +175,13 @@ impl Mglru {
         }
     }
 
-    /// Ends an oldest generation that has not enough for a round of reclaim. The kernel takes all of it at once, so what is read next comes
-    /// behind the next generation; here it leaves first, too.
+    /// Ends an oldest generation that has no more than a batch. The kernel takes all of it at once, so what is read next comes behind the
+    /// next generation; here the rest goes in front of that one, so that it leaves first, too.
     fn end_short(&mut self) {
         let oldest = queue(self.oldest);
-        let is_short = u64::from(self.generations.len(oldest)) < ROUND;
-        // Of a cache of a few rounds, a batch would be most.
-        let is_small = u64::from(self.generations.total()) < 8 * ROUND;
+        let is_short = u64::from(self.generations.len(oldest)) <= BATCH;
+        // Of a cache of a few batches, a batch would be most.
+        let is_small = u64::from(self.generations.total()) < 4 * BATCH;
         if !is_short || is_small || self.is_starved() {
             return;
         }
