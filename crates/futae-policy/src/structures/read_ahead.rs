@@ -69,7 +69,7 @@ struct Wanted {
 pub enum Arrival {
     /// By itself.
     Single,
-    /// As the first of a large folio of so many blocks.
+    /// As the first of a large folio of this many blocks.
     Begins(u64),
     /// Into the folio that has the block of this slot.
     Joins(Slot),
