@@ -20,8 +20,8 @@ const LARGE_MIN: u64 = 4;
 /// File systems with large folios get a window as folios, each window's four times as long as those of the one before, as far as
 /// their alignment and the window permit. Where a block of a window is in the cache, what follows is read block by block.
 ///
-/// Constant time per access but for up to `limit` steps where a window is chosen; 16 bytes and a mark per resident block, and
-/// [`Folios`].
+/// Constant time per access but for up to `limit` steps where a window is chosen; 16 bytes and a mark per resident block, and 13 bytes
+/// per slot for large folios.
 #[derive(Clone, Debug, Default)]
 pub struct ReadAhead {
     /// The largest window, in blocks.
@@ -205,11 +205,10 @@ impl ReadAhead {
             }
             self.reach_mark(block, order);
         }
-        let next = block.index() + 1;
-        let before = self.file(block.volume()).after_last.replace(next);
-        let last = before.map(|before| BlockId::new(block.volume(), before - 1));
-        let is_same = |last| self.begin(last, order) == self.begin(block, order);
-        order == 0 || !last.is_some_and(is_same)
+        let index = block.index();
+        let before = self.file(block.volume()).after_last.replace(index + 1);
+        let is_same = |before| self.begin(before - 1, order) == self.begin(index, order);
+        order == 0 || !before.is_some_and(is_same)
     }
 
     /// The slots of the folio of `slot`, that one first.
@@ -265,7 +264,7 @@ impl ReadAhead {
         self.file(volume).after_last = Some(index + 1);
         if is_next {
             let size = self.first_size();
-            self.read(block, size, size - 1, 0);
+            self.read(volume, index, (size, size - 1), 0);
             return;
         }
         let before = (1..=self.limit)
@@ -274,20 +273,18 @@ impl ReadAhead {
         if before > 1 {
             let is_whole = index == self.first + before;
             let size = if is_whole { 2 * before } else { before } + 1;
-            self.read(block, size.min(self.limit), 1, 0);
+            self.read(volume, index, (size.min(self.limit), 1), 0);
         }
     }
 
     /// A program reads a block of a marked folio of 2^`order` blocks.
     fn reach_mark(&mut self, block: BlockId, order: u32) {
-        let begin = self.begin(block, order);
-        let (volume, index) = (begin.volume(), begin.index());
+        let (volume, index) = (block.volume(), self.begin(block.index(), order));
         let file = *self.file(volume);
-        let due = BlockId::new(volume, file.start + file.size - file.left);
-        if begin == self.begin(due, order) {
+        let due = file.start + file.size - file.left;
+        if index == self.begin(due, order) {
             let size = file.size.max(self.next_size(file.size));
-            let next = BlockId::new(volume, file.start + file.size);
-            self.read(next, size, size, order);
+            self.read(volume, file.start + file.size, (size, size), order);
             return;
         }
         let missing = (1..=self.limit).find(|&ahead| !self.has(volume, index + ahead));
@@ -295,14 +292,13 @@ impl ReadAhead {
             // From the folio's begin to the end of the read.
             let asked = block.index() - index + 1;
             let size = self.next_size(ahead + asked);
-            self.read(BlockId::new(volume, index + ahead), size, size, order);
+            self.read(volume, index + ahead, (size, size), order);
         }
     }
 
-    /// A window, of which the last `left` blocks are to be there still when the next one is due. A program has reached a folio of
-    /// 2^`order` blocks.
-    fn read(&mut self, start: BlockId, size: u64, left: u64, order: u32) {
-        let (volume, start) = (start.volume(), start.index());
+    /// A window of `size` blocks, of which the last `left` are to be there still when the next one is due. A program has reached a folio
+    /// of 2^`order` blocks.
+    fn read(&mut self, volume: VolumeId, start: u64, (size, left): (u64, u64), order: u32) {
         let file = self.file(volume);
         (file.start, file.size, file.left) = (start, size, left);
         let order = match self.is_large && size >= LARGE_MIN {
@@ -322,7 +318,8 @@ impl ReadAhead {
     /// Begins a large folio at the next block of the window, if it is to have one there.
     fn begin_folio(&mut self) {
         self.coming = None;
-        let Some(wanted) = self.wanted.filter(|wanted| wanted.order > 0) else {
+        let is_large = |wanted: &Wanted| wanted.order > 0 && wanted.next < wanted.end;
+        let Some(wanted) = self.wanted.filter(is_large) else {
             return;
         };
         let start = wanted.next;
@@ -351,10 +348,9 @@ impl ReadAhead {
         });
     }
 
-    /// The first block of the folio of 2^`order` blocks that has this one.
-    fn begin(&self, block: BlockId, order: u32) -> BlockId {
-        let at = block.index() - self.first;
-        BlockId::new(block.volume(), self.first + (at >> order << order))
+    /// Where the folio of 2^`order` blocks begins that has the block at `index`.
+    fn begin(&self, index: u64, order: u32) -> u64 {
+        self.first + ((index - self.first) >> order << order)
     }
 
     fn has(&self, volume: VolumeId, index: u64) -> bool {
@@ -576,6 +572,19 @@ mod tests {
                     cache.audit();
                 }
             }
+        }
+    }
+
+    #[test]
+    fn windows_end_with_the_volume() {
+        let last = BlockId::INDEX_LIMIT - 1;
+        for folios in ["single", "large"] {
+            let text = format!("mglru(readahead=32,folios={folios})");
+            let mut cache = level_of(&text, 1000, 1);
+            let ahead: Vec<u64> = (last - 50..=last)
+                .flat_map(|index| read(&mut cache, index))
+                .collect();
+            assert_eq!(ahead.last(), Some(&last));
         }
     }
 
