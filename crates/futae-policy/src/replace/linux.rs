@@ -31,7 +31,7 @@
 //! need, no mapped pages or anonymous memory; dirty pages go like clean ones; read-ahead takes each volume for one
 //! file that is open once, and each request for one of a single block; what programs write is in single folios
 //! # Cost
-//! O(1) an access, amortised, and the length of its folio; 18 bytes a slot, 35 with readahead, 48 with large folios; about 32 a shadow, at most as many as slots
+//! O(1) an access, amortised, and the length of its folio; 18 bytes a slot, 35 with readahead, 44 with large folios; about 32 a shadow, at most as many as slots
 
 use crate::policy::order_by_evicting;
 use crate::structures::{Arrival, Ghosts, Queues, ReadAhead, Table};

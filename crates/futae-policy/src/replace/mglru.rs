@@ -15,7 +15,7 @@
 //! first of the oldest generation whose tier has no more refaults in proportion than blocks that were read
 //! once; those passed over go to the next generation and are counted anew. Where generations are 2, a new one begins;
 //! where they are 3 and the youngest has more than a half or the oldest less than a quarter, a new one begins before the
-//! next batch. A generation that has no more than a batch when one begins ends: what is left goes first
+//! next batch. An oldest generation of at most 64 ends where a batch begins, and what is left of it goes first
 //! # Parameters
 //! reclaim daemon: who makes room: the kernel's daemon, for a machine that runs out of memory, or with `group` the
 //! readers in a memory cgroup at its limit. Those begin with 1/4096 of the cache, at which no generation
@@ -31,7 +31,7 @@
 //! the kernel keeps 8 and more; read-ahead takes each volume for one file that is open once, and each request for one of
 //! a single block; what programs write is in single folios
 //! # Cost
-//! O(1) an access, amortised, and the length of its folio; 18 bytes a slot, 35 with readahead, 48 with large folios; about 40 a shadow, at most 4 shadows a slot
+//! O(1) an access, amortised, and the length of its folio; 18 bytes a slot, 35 with readahead, 44 with large folios; about 40 a shadow, at most 4 shadows a slot
 
 use crate::policy::order_by_evicting;
 use crate::structures::{Arrival, Ghosts, Queues, ReadAhead, Table};

@@ -5,7 +5,7 @@ use crate::Slot;
 
 /// Large folios of Linux: runs of 2^n blocks, aligned to their length, which enter and leave the kernel's lists as one entry.
 ///
-/// Constant time per block that joins; a folio's length per block that leaves. 13 bytes per slot of a cache with large folios, none
+/// Constant time per block that joins; a folio's length per block that leaves. 9 bytes per slot of a cache with large folios, none
 /// in another.
 #[derive(Clone, Debug, Default)]
 pub struct Folios {

@@ -20,7 +20,7 @@ const LARGE_MIN: u64 = 4;
 /// File systems with large folios get a window as folios, each window's four times as long as those of the one before, as far as
 /// their alignment and the window permit. Where a block of a window is in the cache, what follows is read block by block.
 ///
-/// Constant time per access but for up to `limit` steps where a window is chosen; 16 bytes and a mark per resident block, and 13 bytes
+/// Constant time per access but for up to `limit` steps where a window is chosen; 16 bytes and a mark per resident block, and 9 bytes
 /// per slot for large folios.
 #[derive(Clone, Debug, Default)]
 pub struct ReadAhead {
