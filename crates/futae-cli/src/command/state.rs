@@ -69,14 +69,14 @@ impl StateArgs {
         };
         let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
-        let path = path.display();
-        if self.state.as_deref().is_some_and(Path::is_dir) {
-            let problem = format!("--state {path}: it is a directory; name a file in it");
+        let shown = path.display();
+        if path.is_dir() {
+            let problem = format!("--state {shown}: it is a directory; name a file in it");
             return Err(Failure::usage(problem));
         }
         if !directory.is_dir() {
             let directory = directory.display();
-            return Err(anyhow!("--state {path}: there is no directory {directory}").into());
+            return Err(anyhow!("--state {shown}: there is no directory {directory}").into());
         }
         Ok(())
     }

@@ -15,7 +15,7 @@
 //! first of the oldest generation whose tier has no more refaults in proportion than blocks that were read
 //! once; those passed over go to the next generation and are counted anew. Where generations are 2, a new one begins;
 //! where they are 3 and the youngest has more than a half or the oldest less than a quarter, a new one begins before the
-//! next batch. An oldest generation of at most 64 ends where a batch begins, and what is left of it goes first
+//! next batch. In caches of 256 slots and more an oldest generation of at most 64 ends where a batch begins; what is left of it goes first
 //! # Parameters
 //! reclaim daemon: who makes room: the kernel's daemon, for a machine that runs out of memory, or with `group` the
 //! readers in a memory cgroup at its limit. Those begin with 1/4096 of the cache, at which no generation

@@ -90,7 +90,8 @@ impl Machine {
         };
         File::create(&image)?.set_len(bytes + BESIDE)?;
         file_system.make(&image)?;
-        let mut booted = Self::boot_on(kernel, bound, cache, &image.into())?;
+        let disk = (&image.into(), Some(file_system));
+        let mut booted = Self::boot_with(kernel, bound, cache, disk)?;
         let script = format!(
             "mount -t {} {DEVICE} /mnt && dd if=/dev/zero of={FILE} bs=1M count={} conv=fsync 2>/dev/null",
             file_system.name(),
@@ -106,10 +107,24 @@ impl Machine {
 
     /// As [`boot`](Self::boot), with a disk that is there.
     pub fn boot_on(kernel: Kernel, bound: Bound, cache: u64, disk: &Disk) -> Result<Self, Failure> {
+        Self::boot_with(kernel, bound, cache, (disk, None))
+    }
+
+    /// As [`boot_on`](Self::boot_on), with what the kernel needs for a file system.
+    fn boot_with(
+        kernel: Kernel,
+        bound: Bound,
+        cache: u64,
+        (disk, file_system): (&Disk, Option<FileSystem>),
+    ) -> Result<Self, Failure> {
         let mut guest = boot_kernel("kernels", Some(kernel), |plan| {
             let memory = MEMORY_MIB[usize::from(bound == Bound::Memory)];
             let plan = plan.memory_mib(memory).limit(LIMIT);
-            plan.module("xfs").disk(disk.clone())
+            let plan = plan.disk(disk.clone());
+            match file_system {
+                Some(file_system) => plan.module(file_system.name()),
+                None => plan,
+            }
         })?;
         // The page cache of a disk is gone with the last who has it open.
         let script = format!(
