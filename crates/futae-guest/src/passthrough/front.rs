@@ -21,7 +21,7 @@ pub(crate) struct Front {
 
 impl Front {
     /// Answers with an entry or an error.
-    pub(super) fn entry(&self, what: &str, parent: INodeNo, made: Made, reply: ReplyEntry) {
+    pub(super) fn entry(&self, what: &'static str, parent: INodeNo, made: Made, reply: ReplyEntry) {
         match made {
             Ok((node, stat)) => {
                 reply.entry(&FRESH, &attributes(&stat, node.id), Generation(0));
@@ -32,7 +32,7 @@ impl Front {
 
     pub(super) fn empty(
         &self,
-        what: &str,
+        what: &'static str,
         inode: INodeNo,
         done: Result<(), Errno>,
         reply: ReplyEmpty,
@@ -43,7 +43,7 @@ impl Front {
         }
     }
 
-    pub(super) fn failed(&self, what: &str, inode: INodeNo, errno: Errno) -> fuser::Errno {
+    pub(super) fn failed(&self, what: &'static str, inode: INodeNo, errno: Errno) -> fuser::Errno {
         self.tree.complain(what, inode.0, errno);
         fuse(errno)
     }

@@ -32,22 +32,25 @@ fn matters(errno: Errno) -> bool {
     )
 }
 
+/// What was attempted, on which path, and the number of the error.
+type Line = (&'static str, PathBuf, i32);
+
 /// Logs each failure once a minute.
 #[derive(Default)]
 pub(crate) struct Log {
-    said: Mutex<HashMap<(PathBuf, i32), Instant>>,
+    said: Mutex<HashMap<Line, Instant>>,
 }
 
 impl Log {
     /// `what` was attempted on `path`, and failed.
-    pub(crate) fn note(&self, what: &str, path: &Path, errno: Errno) {
-        if matters(errno) && self.is_news(path, errno.raw_os_error()) {
+    pub(crate) fn note(&self, what: &'static str, path: &Path, errno: Errno) {
+        if matters(errno) && self.is_news((what, path.to_owned(), errno.raw_os_error())) {
             let path = path.display();
             warn!(%path, "{path}: {what}: {errno}");
         }
     }
 
-    fn is_news(&self, path: &Path, errno: i32) -> bool {
+    fn is_news(&self, line: Line) -> bool {
         let mut said = locked(&self.said);
         if said.len() >= REMEMBERED_MAX {
             said.retain(|_, when| when.elapsed() < SILENCE);
@@ -55,11 +58,28 @@ impl Log {
         if said.len() >= REMEMBERED_MAX {
             return false;
         }
-        let what = (path.to_owned(), errno);
-        let is_news = said.get(&what).is_none_or(|when| when.elapsed() >= SILENCE);
+        let is_news = said.get(&line).is_none_or(|when| when.elapsed() >= SILENCE);
         if is_news {
-            said.insert(what, Instant::now());
+            said.insert(line, Instant::now());
         }
         is_news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_equal_line_is_held_back() {
+        let log = Log::default();
+        let line = |what: &'static str, path: &str, errno: Errno| {
+            (what, path.into(), errno.raw_os_error())
+        };
+        assert!(log.is_news(line("writing back", "a", Errno::NOSPC)));
+        assert!(!log.is_news(line("writing back", "a", Errno::NOSPC)));
+        assert!(log.is_news(line("syncing", "a", Errno::NOSPC)));
+        assert!(log.is_news(line("writing back", "b", Errno::NOSPC)));
+        assert!(log.is_news(line("writing back", "a", Errno::IO)));
     }
 }

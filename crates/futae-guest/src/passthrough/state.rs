@@ -113,7 +113,7 @@ impl Passthrough {
     }
 
     /// Logs a failure, once, if an operator should know.
-    pub(super) fn complain(&self, what: &str, id: u64, errno: Errno) {
+    pub(super) fn complain(&self, what: &'static str, id: u64, errno: Errno) {
         if let Ok(node) = self.nodes.get(id) {
             self.log.note(what, &self.nodes.path_of(&node), errno);
         }
