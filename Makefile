@@ -110,10 +110,10 @@ lint: ## format, clippy and documentation, without a warning
 	rustfmt --edition 2024 --check crates/futae-policy/src/replace/*.rs
 	$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
 	$(CARGO) clippy -p futae-cli --locked --no-default-features -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
+	@# The registry's index, which packages are checked with, is waited for meanwhile.
+	$(MAKE) package & RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps && wait $$!
 	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(MAKE) package
 	for script in scripts/* .ci/run; do \
 		case "$$(head -n 1 "$$script")" in \
 			*python3) python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$$script" ;; \
