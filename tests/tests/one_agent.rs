@@ -236,6 +236,7 @@ fn the_kernel_of_a_guest_is_the_one_that_is_simulated() {
     let cache = PageCache {
         replacement: Replacement::Mglru,
         read_ahead_bytes: 128 << 10,
+        large_folios: true,
     };
     agent.say(Message::PageCache(cache));
     eventually("the agent is heard", || {
@@ -249,7 +250,7 @@ fn the_kernel_of_a_guest_is_the_one_that_is_simulated() {
         level.as_str().expect("a level").to_owned()
     };
     assert!(
-        level(&forecast).starts_with("mglru(readahead=32):"),
+        level(&forecast).starts_with("mglru(readahead=32,folios=large):"),
         "{forecast}"
     );
     let plain = advise(&[]);

@@ -65,6 +65,7 @@ pub fn write(message: &Message, out: &mut Vec<u8>) {
                 Replacement::Mglru => 1,
             });
             writer.u64(cache.read_ahead_bytes);
+            writer.u8(cache.large_folios.into());
         }
     }
 }
@@ -103,6 +104,12 @@ pub fn read(kind: u8, payload: &[u8]) -> Option<Message> {
                 _ => return None,
             },
             read_ahead_bytes: reader.u64()?,
+            large_folios: match reader.u8() {
+                // Agents before they told of folios.
+                None | Some(0) => false,
+                Some(1) => true,
+                Some(_) => return None,
+            },
         }),
         _ => return None,
     };
@@ -360,5 +367,30 @@ impl Reader<'_> {
                 })
             })?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_does_not_tell_of_folios_is_understood() {
+        let told = PageCache {
+            replacement: Replacement::Mglru,
+            read_ahead_bytes: 131_072,
+            large_folios: true,
+        };
+        let mut payload = Vec::new();
+        write(&Message::PageCache(told), &mut payload);
+        assert_eq!(read(PAGE_CACHE, &payload), Some(Message::PageCache(told)));
+        let (&folios, before) = payload.split_last().expect("it is not empty");
+        assert_eq!(folios, 1);
+        let silent = PageCache {
+            large_folios: false,
+            ..told
+        };
+        assert_eq!(read(PAGE_CACHE, before), Some(Message::PageCache(silent)));
+        assert_eq!(read(PAGE_CACHE, &[before, &[2]].concat()), None);
     }
 }

@@ -69,6 +69,8 @@ pub struct PageCache {
     pub replacement: Replacement,
     /// The largest read-ahead of its disks, in bytes; 0 for none.
     pub read_ahead_bytes: u64,
+    /// Whether what it reads ahead lies in large folios, on a file system of one of its disks.
+    pub large_folios: bool,
 }
 
 /// How a kernel replaces pages of the page cache.

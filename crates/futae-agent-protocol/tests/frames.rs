@@ -110,9 +110,11 @@ fn message() -> impl Strategy<Value = Message> {
         why,
     });
     let replacement = prop::sample::select(vec![Replacement::Linux, Replacement::Mglru]);
-    let page_cache = (replacement, any::<u64>()).prop_map(|(replacement, bytes)| PageCache {
+    let page_cache = (replacement, any::<(u64, bool)>());
+    let page_cache = page_cache.prop_map(|(replacement, (bytes, large))| PageCache {
         replacement,
         read_ahead_bytes: bytes,
+        large_folios: large,
     });
     prop_oneof![
         hello().prop_map(Message::Hello),

@@ -219,6 +219,34 @@ pub fn page_cache(disks: &[Device]) -> PageCache {
     PageCache {
         replacement: replacement(&text("/sys/kernel/mm/lru_gen/enabled")),
         read_ahead_bytes: read_ahead.max().unwrap_or(0).saturating_mul(1024),
+        // Without huge pages a kernel has no large folios of files.
+        large_folios: Path::new("/sys/kernel/mm/transparent_hugepage").exists()
+            && mounted(&text("/proc/self/mountinfo")).any(|(device, file_system)| {
+                has_large_folios(file_system, &kernel())
+                    && place_on_disk(device)
+                        .is_some_and(|(disk, _)| disks.iter().any(|one| one.id == disk))
+            }),
+    }
+}
+
+/// The devices that are mounted, and the types of their file systems, by `/proc/self/mountinfo`.
+fn mounted(mounts: &str) -> impl Iterator<Item = (DeviceId, &str)> {
+    mounts.lines().filter_map(|line| {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let device = parse_id(mount.split(' ').nth(2)?)?;
+        Some((device, file_system.split(' ').next()?))
+    })
+}
+
+/// Whether kernels of this release keep what they read ahead on such a file system in large folios.
+fn has_large_folios(file_system: &str, release: &str) -> bool {
+    let mut numbers = release.split(|sign: char| !sign.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    let version = (number().unwrap_or(0), number().unwrap_or(0));
+    match file_system {
+        "xfs" => version >= (5, 18),
+        "ext4" => version >= (6, 16),
+        _ => false,
     }
 }
 
@@ -235,6 +263,29 @@ fn replacement(lru_gen: &str) -> Replacement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_folios_are_those_of_file_systems_that_have_them() {
+        let mounts = "21 27 0:20 / /proc rw,relatime shared:12 - proc proc rw\n\
+            27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,errors=remount-ro\n\
+            90 27 254:16 / /a\\040b rw - xfs /dev/vdb rw,attr2\n\
+            broken\n";
+        let device = |major, minor| DeviceId { major, minor };
+        let all: Vec<_> = mounted(mounts).collect();
+        let wanted = [
+            (device(0, 20), "proc"),
+            (device(254, 1), "ext4"),
+            (device(254, 16), "xfs"),
+        ];
+        assert_eq!(all, wanted);
+        let both = |release| ["xfs", "ext4"].map(|name| has_large_folios(name, release));
+        assert_eq!(both("5.15.0-91-generic"), [false, false]);
+        assert_eq!(both("6.1.0-41-amd64"), [true, false]);
+        assert_eq!(both("6.12.48+deb13-amd64"), [true, false]);
+        assert_eq!(both("6.16-rc1"), [true, true]);
+        assert_eq!(both("7.0.1"), [true, true]);
+        assert!(!has_large_folios("btrfs", "7.0") && !has_large_folios("xfs", "?"));
+    }
 
     #[test]
     fn numbers_are_found_and_missing_ones_are_zero() {

@@ -174,6 +174,13 @@ impl PolicySpec {
         self
     }
 
+    /// This model of a kernel that reads ahead, with what it reads ahead in large folios.
+    #[must_use]
+    pub fn in_large_folios(mut self) -> Self {
+        self.arguments.push(named("folios", "large"));
+        self
+    }
+
     /// Whether the policy models a cache that reads ahead.
     #[must_use]
     pub fn reads_ahead(&self) -> bool {
@@ -270,6 +277,8 @@ mod tests {
         assert_eq!(ahead, [32, 1, 0]);
         let set = [0, 32].map(|blocks| spec("mglru").reading_ahead(blocks).to_string());
         assert_eq!(set, ["mglru", "mglru(readahead=32)"]);
+        let large = spec("linux").reading_ahead(32).in_large_folios();
+        assert_eq!(large.to_string(), "linux(readahead=32,folios=large)");
         assert!(spec("mglru").takes_marks() && !spec("mglru(readahead=32)").takes_marks());
     }
 

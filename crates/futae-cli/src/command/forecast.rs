@@ -18,10 +18,14 @@ pub const fn kind(replacement: Replacement) -> Kind {
     }
 }
 
-/// As [`kind`], with what the kernel reads ahead, in blocks.
+/// As [`kind`], with what the kernel reads ahead, in blocks, and in which folios.
 pub fn model(cache: &PageCache, block_bytes: u64) -> PolicySpec {
     let blocks = cache.read_ahead_bytes / block_bytes.max(1);
-    PolicySpec::of(kind(cache.replacement)).reading_ahead(blocks)
+    let model = PolicySpec::of(kind(cache.replacement)).reading_ahead(blocks);
+    match cache.large_folios && blocks > 0 {
+        true => model.in_large_folios(),
+        false => model,
+    }
 }
 
 /// Where the requests of a trace were made.

@@ -269,23 +269,27 @@ mod tests {
         forecast.options[0]
             .levels
             .insert(0, "linux:256blocks".to_owned());
-        let alarm = |replacement, read_ahead_bytes| {
+        let alarm = |replacement, read_ahead_bytes, large_folios| {
             let mut traffic = traffic(10_000, 1_000);
             let cache = PageCache {
                 replacement,
                 read_ahead_bytes,
+                large_folios,
             };
             traffic.guests = vec![("vm1".to_owned(), cache)];
             judge(&forecast, &traffic)
                 .alarm
                 .expect("10 % is far outside")
         };
-        let other = alarm(Replacement::Mglru, 0);
+        let other = alarm(Replacement::Mglru, 0, false);
         assert!(other.contains("that of guest vm1 is mglru;"), "{other}");
-        let ahead = alarm(Replacement::Linux, 128 << 10);
+        let ahead = alarm(Replacement::Linux, 128 << 10, false);
         let advice = "anew with --guest-cache 'linux(readahead=32)'";
         assert!(ahead.contains(advice), "{ahead}");
-        let same = alarm(Replacement::Linux, 0);
+        let large = alarm(Replacement::Linux, 128 << 10, true);
+        let advice = "'linux(readahead=32,folios=large)'";
+        assert!(large.contains(advice), "{large}");
+        let same = alarm(Replacement::Linux, 0, true);
         assert!(same.contains("another load, or guests"), "{same}");
     }
 }
