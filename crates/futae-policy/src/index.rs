@@ -16,6 +16,12 @@ pub trait Index: Send {
         let slot = self.get(block);
         (slot.unwrap_or(Slot(0)), slot.is_none())
     }
+    /// Whether all that it reads is so small that the processor's caches hold it. Then looking ahead
+    /// takes more time than it saves.
+    #[inline]
+    fn is_near(&self) -> bool {
+        false
+    }
     /// Prefetches what [`glance`](Self::glance) will read first, without waiting for it.
     #[inline]
     fn prefetch(&self, _block: BlockId) {}

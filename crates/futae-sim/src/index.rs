@@ -18,6 +18,8 @@ pub struct BackedIndex {
     blocks: Vec<u32>,
 }
 
+/// Second-level caches hold more than this, beside what a policy reads.
+const NEAR_BYTES: usize = 512 << 10;
 /// No block: there are at most 2^32 - 1 of them.
 const NONE: u32 = u32::MAX;
 
@@ -56,6 +58,11 @@ impl Index for BackedIndex {
         let slot = self.slots.get(self.own(block) as usize);
         let slot = Slot(slot.copied().unwrap_or(NONE));
         (slot, !self.holds(slot, block))
+    }
+
+    #[inline]
+    fn is_near(&self) -> bool {
+        size_of_val(&self.slots[..]) + size_of_val(&self.blocks[..]) <= NEAR_BYTES
     }
 
     #[inline]

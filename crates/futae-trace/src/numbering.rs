@@ -3,6 +3,7 @@
 mod far;
 
 pub(crate) use far::Far;
+use far::Wide;
 use futae_policy::VolumeId;
 use futae_policy::structures::prefetch;
 
@@ -11,8 +12,8 @@ use futae_policy::structures::prefetch;
 /// Numbering dominates the cost of reading a trace, and its cost is memory latency. Therefore small
 /// block numbers of the first volume, which most traces consist of, index a plain array. All others
 /// are in a hash table, from which they move to the array once they fill at least an eighth of it.
-/// If block numbers are all multiples of a power of two, they are divided by it first: the array is
-/// indexed by the block's bits, rotated. If block numbers begin high up, as those of hashed keys
+/// If block numbers are all multiples of a power of two, they are divided by it first: both are
+/// looked up by the block's bits, rotated. If block numbers begin high up, as those of hashed keys
 /// do, the array begins there.
 ///
 /// Memory: at most 16 MiB for the array, as far as it is touched, and 64 bytes per distinct block.
@@ -71,14 +72,17 @@ impl Numbering {
     /// The volume and the block of each number.
     pub fn blocks(&self) -> Vec<(VolumeId, u64)> {
         let mut blocks = vec![(VolumeId(0), 0); self.used as usize];
+        let from_turned = |turned: u64| {
+            let block = turned.rotate_left(self.turn.unwrap_or(0));
+            block.wrapping_add(self.origin)
+        };
         for (place, &number) in (0_u64..).zip(&self.near) {
             if let Some(number) = number.checked_sub(1) {
-                let block = place.rotate_left(self.turn.unwrap_or(0));
-                blocks[number as usize].1 = block.wrapping_add(self.origin);
+                blocks[number as usize].1 = from_turned(place);
             }
         }
-        for (volume, block, number) in self.far.iter() {
-            blocks[number as usize] = (volume, block);
+        for entry in self.far.iter() {
+            blocks[entry.number as usize] = (entry.volume, from_turned(entry.block));
         }
         blocks
     }
@@ -109,17 +113,17 @@ impl Numbering {
         let origin = self.origin;
         // All entries are fetched before any is examined: these reads do not wait for each other,
         // and a misprediction about one does not discard those after it.
-        let (mut known, mut places) = ([0; BATCH], [0; BATCH]);
+        let (mut known, mut places, mut turned) = ([0; BATCH], [0; BATCH], [0; BATCH]);
         for (volumes, blocks) in volumes.chunks(BATCH).zip(blocks.chunks(BATCH)) {
+            let turned = &mut turned[..blocks.len()];
+            for (turned, &block) in turned.iter_mut().zip(blocks) {
+                *turned = block.wrapping_sub(origin).rotate_right(turn);
+            }
             let has_far = !self.far.is_empty();
             if has_far {
-                let all = places.iter_mut().zip(volumes).zip(blocks);
-                for ((place, &volume), &block) in all {
-                    *place = self.far.approach(volume, block);
-                }
+                self.far.approach(volumes, turned, &mut places);
             }
-            for ((at, known), &block) in known.iter_mut().enumerate().zip(blocks) {
-                let turned = block.wrapping_sub(origin).rotate_right(turn);
+            for ((at, known), &mut turned) in known.iter_mut().enumerate().zip(turned.iter_mut()) {
                 let place = self.near.get(turned as usize);
                 *known = place.copied().unwrap_or(0);
                 meanwhile(at);
@@ -127,13 +131,7 @@ impl Numbering {
             let known = &mut known[..blocks.len()];
             let mut volume_bits = volumes.iter().fold(0, |bits, volume| bits | volume.0);
             if has_far {
-                let all = known.iter_mut().zip(&places).zip(volumes).zip(blocks);
-                for (((known, &place), &volume), &block) in all {
-                    if *known == 0 || volume.0 != 0 {
-                        let found = self.far.get_from(place, volume, block);
-                        *known = found.map_or(0, |number| number + 1);
-                    }
-                }
+                self.far.find(&places, volumes, turned, known);
                 // What is known now is known of its own volume.
                 volume_bits = 0;
             }
@@ -188,7 +186,8 @@ impl Numbering {
 
     #[inline(never)]
     fn number_slowly(&mut self, volume: VolumeId, block: u64) -> Option<u32> {
-        let place = usize::try_from(self.turned(block)).unwrap_or(usize::MAX);
+        let turned = self.turned(block);
+        let place = usize::try_from(turned).unwrap_or(usize::MAX);
         if volume.0 == 0 && place < self.near.len() {
             if self.near[place] == 0 {
                 self.near[place] = self.used.checked_add(1)?;
@@ -196,7 +195,7 @@ impl Numbering {
             }
             return Some(self.near[place] - 1);
         }
-        if let Some(number) = self.far.get(volume, block) {
+        if let Some(number) = self.far.get(volume, turned) {
             return Some(number);
         }
         let number = self.used;
@@ -208,7 +207,7 @@ impl Numbering {
                 return Some(number);
             }
         }
-        self.far.add(volume, block, number);
+        self.far.add(volume, turned, number);
         Some(number)
     }
 
@@ -216,10 +215,8 @@ impl Numbering {
     fn widen(&mut self) {
         // How many there are below each power of two.
         let mut below = [0usize; 65];
-        for (volume, block, _) in self.far.iter() {
-            if volume.0 == 0 {
-                below[(u64::BITS - self.turned(block).leading_zeros()) as usize] += 1;
-            }
+        for entry in self.far.iter().filter(|entry| entry.volume.0 == 0) {
+            below[(u64::BITS - entry.block.leading_zeros()) as usize] += 1;
         }
         let mut length = self.near.len();
         let mut held = self.used as usize - self.far.len();
@@ -235,8 +232,13 @@ impl Numbering {
         let mut near = vec![0; length];
         near[..self.near.len()].copy_from_slice(&self.near);
         let mut far = Far::default();
-        for (volume, block, number) in self.far.iter() {
-            match near.get_mut(usize::try_from(self.turned(block)).unwrap_or(usize::MAX)) {
+        for Wide {
+            block,
+            volume,
+            number,
+        } in self.far.iter()
+        {
+            match near.get_mut(usize::try_from(block).unwrap_or(usize::MAX)) {
                 Some(place) if volume.0 == 0 => *place = number + 1,
                 _ => far.add(volume, block, number),
             }

@@ -48,6 +48,18 @@ impl<P: Policy + SimulatorHints, I: Index> Level<P, I> {
         black_box(seen);
     }
 
+    /// Whether looking ahead takes more time than it saves.
+    #[inline]
+    pub fn is_near(&self) -> bool {
+        self.index.is_near()
+    }
+
+    /// The slot of a block, or any slot.
+    #[inline]
+    pub fn likely(&self, block: BlockId) -> Slot {
+        self.index.glance(block).0
+    }
+
     /// Whether `block` is in slot `likely`, which [`look_ahead`](Self::look_ahead) returned.
     #[inline]
     pub fn holds(&self, likely: Slot, block: BlockId) -> bool {

@@ -37,11 +37,19 @@ impl<P: RegisteredPolicy, I: Index, B: Outlet> Feeding<'_, P, I, B> {
     /// below.
     #[inline(always)]
     pub(super) fn all(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
+        // Most runs have none of these; checking for them at every request would cost a tenth of
+        // the time.
+        let is_plain = batch.next_uses.is_empty() && batch.bytes.is_empty();
+        if is_plain && batch.only_reads() && self.reach.level.is_near() {
+            let likely = |level: &Self, at: usize| {
+                let level = &level.reach.level;
+                level.likely(block(batch.blocks[at]))
+            };
+            return self.read_all(batch.blocks, likely, served);
+        }
         self.each_few(batch, |level, few, likely| {
-            // Most runs have none of these; checking for them at every request would cost a tenth
-            // of the time.
-            if few.next_uses.is_empty() && few.bytes.is_empty() && few.only_reads() {
-                level.read_all(few.blocks, likely, served);
+            if is_plain && few.only_reads() {
+                level.read_all(few.blocks, |_, at| likely[at], served);
             } else {
                 level.put_all(few, likely, served);
             }
@@ -83,11 +91,16 @@ impl<P: RegisteredPolicy, I: Index, B: Outlet> Feeding<'_, P, I, B> {
 
     /// Sends reads without additional facts.
     #[inline(always)]
-    fn read_all(&mut self, blocks: &[u32], likely: &[Slot], served: &mut [Served]) {
+    fn read_all(
+        &mut self,
+        blocks: &[u32],
+        likely: impl Fn(&Self, usize) -> Slot,
+        served: &mut [Served],
+    ) {
         let mut others = 0;
-        for (&number, &likely) in blocks.iter().zip(likely) {
+        for (at, &number) in blocks.iter().enumerate() {
             let access = Access::read(block(number));
-            if !self.hit(likely, &access) {
+            if !self.hit(likely(self, at), &access) {
                 others += 1;
                 served[self.put(&access, 0) as usize].reads += 1;
             }

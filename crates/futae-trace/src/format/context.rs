@@ -345,9 +345,8 @@ impl Context {
                 continue;
             }
             // Their addresses are prefetched together.
-            for &key in few.iter() {
-                self.hashed.approach(VolumeId(0), key);
-            }
+            let volumes = [VolumeId(0); BATCH];
+            self.hashed.approach(&volumes, few, &mut [0; BATCH]);
             for key in few {
                 *key = self.offset_bytes(*key) / SECTOR_BYTES;
             }
