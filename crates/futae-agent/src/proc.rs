@@ -219,14 +219,23 @@ pub fn page_cache(disks: &[Device]) -> PageCache {
     PageCache {
         replacement: replacement(&text("/sys/kernel/mm/lru_gen/enabled")),
         read_ahead_bytes: read_ahead.max().unwrap_or(0).saturating_mul(1024),
-        // Without huge pages a kernel has no large folios of files.
-        large_folios: Path::new("/sys/kernel/mm/transparent_hugepage").exists()
-            && mounted(&text("/proc/self/mountinfo")).any(|(device, file_system)| {
-                has_large_folios(file_system, &kernel())
-                    && place_on_disk(device)
-                        .is_some_and(|(disk, _)| disks.iter().any(|one| one.id == disk))
-            }),
+        large_folios: large_folios(disks),
     }
+}
+
+/// Whether a file system with large folios is mounted from one of these disks.
+fn large_folios(disks: &[Device]) -> bool {
+    // Without huge pages a kernel has no large folios of files.
+    if !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        return false;
+    }
+    let (mounts, release) = (text("/proc/self/mountinfo"), kernel());
+    let mut devices =
+        mounted(&mounts).filter(|(_, file_system)| has_large_folios(file_system, &release));
+    devices.any(|(device, _)| {
+        let place = place_on_disk(device);
+        place.is_some_and(|(disk, _)| disks.iter().any(|one| one.id == disk))
+    })
 }
 
 /// The devices that are mounted, and the types of their file systems, by `/proc/self/mountinfo`.

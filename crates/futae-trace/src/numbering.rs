@@ -123,7 +123,7 @@ impl Numbering {
             if has_far {
                 self.far.approach(volumes, turned, &mut places);
             }
-            for ((at, known), &mut turned) in known.iter_mut().enumerate().zip(turned.iter_mut()) {
+            for ((at, known), &turned) in known.iter_mut().enumerate().zip(turned.iter()) {
                 let place = self.near.get(turned as usize);
                 *known = place.copied().unwrap_or(0);
                 meanwhile(at);

@@ -303,7 +303,7 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
     } else {
         ("tcg,thread=single", "1", "memory-backend-ram")
     };
-    // A plain processor: what `max` has besides, the kernel uses, and it takes longer to emulate.
+    // The guest's kernel would use what `max` has beyond this, which takes longer to emulate.
     command.args(["-accel", accelerator, "-cpu", "qemu64", "-smp", processors]);
     command.args(["-machine", "q35,memory-backend=memory", "-m", &memory]);
     command.arg("-object");

@@ -40,7 +40,7 @@ impl<P: RegisteredPolicy, I: Index, B: Outlet> Feeding<'_, P, I, B> {
         // Most runs have none of these; checking for them at every request would cost a tenth of
         // the time.
         let is_plain = batch.next_uses.is_empty() && batch.bytes.is_empty();
-        if is_plain && batch.only_reads() && self.reach.level.is_near() {
+        if is_plain && self.reach.level.is_near() && batch.only_reads() {
             let likely = |level: &Self, at: usize| {
                 let level = &level.reach.level;
                 level.likely(block(batch.blocks[at]))
