@@ -43,9 +43,13 @@ pub struct Config {
     pub depth: usize,
     /// Memory for the hashes by which what is demoted is verified, or `off`.
     pub evictions_memory: &'static str,
+    /// Equal blocks are held once.
+    pub shares_equal: bool,
+    /// The cache is in a file that outlives the server.
+    pub keeps_memory: bool,
 }
 
-const POLICIES: [&str; 14] = [
+const POLICIES: [&str; 15] = [
     "exclusive",
     "exclusive",
     "exclusive",
@@ -60,6 +64,7 @@ const POLICIES: [&str; 14] = [
     "lirs",
     "random",
     "w-tinylfu",
+    "auto",
 ];
 
 pub fn pick<T: Copy>(random: &mut Prng, of: &[T]) -> T {
@@ -102,6 +107,8 @@ impl Config {
             manners.push(Manner::Hostile);
         }
         manners[0] = pick(random, &[Manner::Plain, Manner::Demoting]);
+        // The last one has room for a few blocks only.
+        let evictions_memory = pick(random, &["off", "auto", "auto", "640"]);
         Self {
             policy: pick(random, &POLICIES),
             block_bytes,
@@ -117,8 +124,9 @@ impl Config {
             sizes,
             manners,
             depth: pick(random, &[1, 4, 12]),
-            // The last one has room for a few blocks only.
-            evictions_memory: pick(random, &["off", "auto", "auto", "640"]),
+            evictions_memory,
+            shares_equal: evictions_memory != "off" && random.below(2) == 0,
+            keeps_memory: random.below(2) == 0,
         }
     }
 
@@ -176,6 +184,9 @@ impl Config {
         if self.verifies() {
             all.push("--verify-evictions".to_owned());
         }
+        if self.shares_equal {
+            all.push("--share-equal".to_owned());
+        }
         if self.writes_back {
             let words = [
                 "--write-mode",
@@ -207,6 +218,13 @@ impl fmt::Display for Config {
             f,
             ", {:?}, {:?}, depth {}, hashes {}",
             self.kinds, self.manners, self.depth, self.evictions_memory
+        )?;
+        let or_not = |is_so: bool, what: &'static str| if is_so { what } else { "" };
+        write!(
+            f,
+            "{}{}",
+            or_not(self.shares_equal, ", equal blocks once"),
+            or_not(self.keeps_memory, ", memory kept")
         )
     }
 }

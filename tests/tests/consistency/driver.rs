@@ -7,7 +7,8 @@ use crate::client::{Client, Event};
 use crate::config::{Config, Kind as Place, Manner};
 use crate::connection::{Connection, Kind};
 use crate::log::{Counts, Log};
-use crate::model::Volume;
+use crate::model::{Outcome, Volume};
+use crate::sector::{Label, OUTSIDER, SECTOR};
 use crate::server::{EXPORTS, Server};
 use futae_nbd::ClientWish;
 use futae_policy::Prng;
@@ -264,6 +265,9 @@ impl Driver {
     /// Ends the server, and starts it again.
     fn restart(&mut self, is_kill: bool) -> Result<()> {
         self.end_server(is_kill)?;
+        if self.config.keeps_memory && self.one_in(3) {
+            self.write_from_outside();
+        }
         if !self.server.has_store() {
             self.server.start_store();
         }
@@ -274,6 +278,44 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Another program writes to an image while no server runs. What is kept of it must not come back.
+    fn write_from_outside(&mut self) {
+        let volume = self.random.below(self.volumes.len() as u64) as usize;
+        let sectors = self.volumes[volume].bytes / SECTOR as u64;
+        let sector = self.random.below(sectors);
+        let count = (1 + self.random.below(256)).min(sectors - sector);
+        if self.config.kinds[volume] == Place::Remote {
+            return;
+        }
+        self.now += 1;
+        let op = self.now;
+        let (offset, length) = (sector * SECTOR as u64, count as usize * SECTOR);
+        let mut data = vec![0; length];
+        for (sector, part) in (sector..).zip(data.chunks_exact_mut(SECTOR)) {
+            let label = Label {
+                volume: volume as u32,
+                writer: OUTSIDER,
+                sector,
+                version: op,
+            };
+            label.fill(part);
+        }
+        self.server.write_image(volume, offset, &data);
+        let model = &mut self.volumes[volume];
+        model.begin(op, op, offset, length, OUTSIDER, Some(&data));
+        let outcome = Outcome::Done { fua: true };
+        model.end(op, op, offset, length, outcome, op);
+        self.counts.written_outside += 1;
+        self.log.add(
+            op,
+            0,
+            volume,
+            offset,
+            length,
+            "written by another program".to_owned(),
+        );
     }
 
     /// Reads all of a volume, and flushes it.
@@ -313,6 +355,8 @@ impl Driver {
         self.counts.verified += sum("demotions_verified");
         self.counts.compared += sum("demotions_compared");
         self.counts.different += sum("demotions_different");
+        self.counts.equal_reads += sum("equal_reads");
+        self.counts.kept_blocks += sum("memory_verified_blocks");
         let wrong = sum("demotions_wrong");
         if wrong > 0 {
             return Err(format!(

@@ -106,6 +106,12 @@ pub struct Counts {
     pub compared: u64,
     pub different: u64,
     pub lost_flushes: u64,
+    /// Reads answered with an equal block of elsewhere.
+    pub equal_reads: u64,
+    /// Blocks of which a server went on with what the last one had in memory.
+    pub kept_blocks: u64,
+    /// Writes to images while no server ran.
+    pub written_outside: u64,
 }
 
 impl AddAssign for Counts {
@@ -126,6 +132,9 @@ impl AddAssign for Counts {
         self.compared += other.compared;
         self.different += other.different;
         self.lost_flushes += other.lost_flushes;
+        self.equal_reads += other.equal_reads;
+        self.kept_blocks += other.kept_blocks;
+        self.written_outside += other.written_outside;
     }
 }
 
@@ -135,7 +144,8 @@ impl fmt::Display for Counts {
             f,
             "{} rounds, {} operations ({} failed as they may), {} sectors checked, {} kills, {} clean stops, \
              {} reconnects, {} resizes, {} store kills, {} blocks demoted ({} forged), {} demotions taken, \
-             {} verified ({} compared), {} different, {} flushes that reported lost writes",
+             {} verified ({} compared), {} different, {} flushes that reported lost writes, \
+             {} reads of equal blocks, {} blocks kept in memory, {} writes from outside",
             self.rounds,
             self.operations,
             self.failed,
@@ -152,6 +162,9 @@ impl fmt::Display for Counts {
             self.compared,
             self.different,
             self.lost_flushes,
+            self.equal_reads,
+            self.kept_blocks,
+            self.written_outside,
         )
     }
 }

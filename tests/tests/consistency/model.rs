@@ -16,6 +16,8 @@ pub const NEVER: u64 = u64::MAX;
 pub enum Value {
     /// A labelled sector.
     Labelled { version: u64, writer: u32 },
+    /// A sector of a block that other blocks are equal to.
+    Common { pattern: u64 },
     /// Zeroes.
     Zero,
     /// Any bytes: a labelled sector that was written over in part.
@@ -33,6 +35,7 @@ impl Value {
                 version: *version,
             }
             .fill(&mut bytes),
+            Self::Common { pattern } => Label::common(*pattern, sector).fill(&mut bytes),
             Self::Zero => {}
             Self::Bytes(all) => bytes = **all,
         }
@@ -185,9 +188,14 @@ impl Volume {
                     }
                     Value::Bytes(Box::new(bytes))
                 }
-                Some(_) => Value::Labelled {
-                    version: op,
-                    writer,
+                Some(data) => match Label::read(&data[part]) {
+                    Some(label) if label.is_common() => Value::Common {
+                        pattern: label.version,
+                    },
+                    _ => Value::Labelled {
+                        version: op,
+                        writer,
+                    },
                 },
                 None => Value::Zero,
             };

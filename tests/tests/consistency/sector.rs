@@ -9,8 +9,15 @@ const SUM_AT: usize = SECTOR - 4;
 
 /// The writer of the first content of an image.
 pub const FACTORY: u32 = 0;
+/// The writer that writes to an image while no server runs.
+pub const OUTSIDER: u32 = u32::MAX - 1;
 /// The writer of forged bytes.
 pub const FORGER: u32 = u32::MAX;
+
+/// The volume of content that many blocks of all volumes have.
+const COMMON: u32 = u32::MAX;
+/// Sectors after which it repeats itself: those of the smallest block.
+const COMMON_SECTORS: u64 = 8;
 
 /// What a sector says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +33,21 @@ pub struct Label {
 }
 
 impl Label {
+    /// Of a sector in a block that is equal to others: only its place in the block shows.
+    pub fn common(pattern: u64, sector: u64) -> Self {
+        Self {
+            volume: COMMON,
+            writer: FACTORY,
+            sector: sector % COMMON_SECTORS,
+            version: pattern,
+        }
+    }
+
+    /// Whether other blocks have the same.
+    pub fn is_common(&self) -> bool {
+        self.volume == COMMON
+    }
+
     /// Writes the label, filler that depends on it, and a checksum over a whole sector.
     pub fn fill(self, out: &mut [u8]) {
         assert_eq!(out.len(), SECTOR, "a whole sector");

@@ -11,34 +11,49 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The exports, by the numbers of their volumes.
 pub const EXPORTS: [&str; 2] = ["first", "second"];
+
+/// A write of another program so soon after the server's end is not always detected: twice the time that the server allows.
+const UNSEEN: Duration = Duration::from_millis(20);
 
 /// The server and its stores.
 pub struct Server {
     running: Option<Running>,
     store: Option<Running>,
     directory: TempDir,
+    /// Where memory outlives a server.
+    kept: TempDir,
     command: Vec<String>,
     remote: Option<usize>,
+    /// When it ended last.
+    ended: Option<Instant>,
 }
 
 impl Server {
     /// Makes images; starts nothing.
     pub fn new(config: &Config, volumes: &[Volume]) -> Self {
-        let directory = tempfile::Builder::new().prefix("futae-test-").tempdir();
-        let directory = directory.expect("a directory can be made");
+        let mut fresh = tempfile::Builder::new();
+        fresh.prefix("futae-test-");
+        let directory = fresh.tempdir().expect("a directory can be made");
+        let kept = fresh
+            .tempdir_in("/dev/shm")
+            .expect("a directory can be made");
         let mut server = Self {
             running: None,
             store: None,
             directory,
+            kept,
             command: vec!["serve".to_owned(), "--json".to_owned()],
             remote: None,
+            ended: None,
         };
         for (at, (volume, kind)) in volumes.iter().zip(&config.kinds).enumerate() {
             fs::write(server.image(at), volume.image()).expect("an image can be written");
@@ -69,6 +84,10 @@ impl Server {
         ];
         server.command.extend(last);
         server.command.extend(config.arguments());
+        if config.keeps_memory {
+            let memory = text(&server.kept.path().join("memory")).to_owned();
+            server.command.extend(["--memory-file".to_owned(), memory]);
+        }
         server
     }
 
@@ -84,6 +103,17 @@ impl Server {
     /// The image of a volume.
     pub fn image(&self, volume: usize) -> PathBuf {
         self.path(&format!("{}.img", EXPORTS[volume]))
+    }
+
+    /// Writes to an image while no server runs, once the server would see it.
+    pub fn write_image(&self, volume: usize, offset: u64, data: &[u8]) {
+        let image = File::options().write(true).open(self.image(volume));
+        let image = image.expect("the image opens");
+        eventually("the time in which it is not seen is over", || {
+            self.ended.is_some_and(|ended| ended.elapsed() > UNSEEN)
+        });
+        let written = image.write_all_at(data, offset);
+        written.expect("the image is written to");
     }
 
     /// How the server is started.
@@ -163,6 +193,7 @@ impl Server {
     /// Waits for the end of the server, and of what it still has under way in the kernel.
     pub fn ended(&mut self) -> Ended {
         let ended = self.running.take().expect("it runs").wait();
+        self.ended = Some(Instant::now());
         for volume in 0..EXPORTS.len() {
             let image = self.image(volume);
             eventually("the images are free", || is_free(&image));

@@ -7,6 +7,9 @@ use crate::model::pieces;
 use crate::sector::{FORGER, Label, SECTOR};
 use futae_nbd::{Command, CommandFlags};
 
+/// Contents that many blocks have.
+const COMMON_PATTERNS: u64 = 3;
+
 impl Driver {
     /// One random request.
     pub(super) fn operate(&mut self, seat: usize) -> Result<()> {
@@ -80,13 +83,18 @@ impl Driver {
         let writer = connection.id as u32;
         let mut data = Vec::new();
         if kind == Kind::Write {
+            let is_common = self.config.shares_equal && self.random.below(2) == 0;
+            let pattern = is_common.then(|| self.random.below(COMMON_PATTERNS));
             data = vec![0; length];
             for (sector, inside, part) in pieces(offset, length) {
-                let label = Label {
-                    volume: volume as u32,
-                    writer,
-                    sector: sector as u64,
-                    version: now,
+                let label = match pattern {
+                    Some(pattern) => Label::common(pattern, sector as u64),
+                    None => Label {
+                        volume: volume as u32,
+                        writer,
+                        sector: sector as u64,
+                        version: now,
+                    },
                 };
                 let mut whole = [0; SECTOR];
                 label.fill(&mut whole);
