@@ -246,12 +246,17 @@ impl Volume {
         }
     }
 
-    /// A FLUSH that was issued at a time has succeeded.
+    /// A FLUSH that was issued at a time has succeeded. If it is not alone, another one may have failed before it, whose
+    /// answer is still to come.
     ///
     /// # Errors
     ///
     /// If it should have failed.
-    pub fn flushed(&mut self, issue: u64) -> Result<(), String> {
+    pub fn flushed(&mut self, issue: u64, is_alone: bool) -> Result<(), String> {
+        if !is_alone {
+            self.keep(issue);
+            return Ok(());
+        }
         if self.is_strict() && self.owes_failure && self.lost > 0 {
             return Err(format!(
                 "FLUSH succeeded, but {} sectors lost acknowledged writes at the last kill, and no FLUSH has failed since",

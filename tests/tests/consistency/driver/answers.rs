@@ -128,7 +128,12 @@ impl Driver {
             }
             (Kind::Status, Ok(extents)) => self.check_extents(volume, &pending, &extents, op)?,
             (Kind::Flush, Ok(_)) => {
-                let flushed = self.volumes[volume].flushed(op);
+                // Answers of several connections may be taken in another order than the server gave them.
+                let others = self.seats.iter().flatten();
+                let is_alone = !others
+                    .filter(|one| one.volume == volume)
+                    .any(Connection::is_flushing);
+                let flushed = self.volumes[volume].flushed(op, is_alone);
                 flushed.map_err(|problem| {
                     format!(
                         "{problem}\n{}: {}",
