@@ -24,6 +24,7 @@ mod pace;
 mod receiver;
 mod session;
 mod socket;
+mod sync;
 mod task;
 #[cfg_attr(feature = "tls", path = "tls/mod.rs")]
 #[cfg_attr(not(feature = "tls"), path = "tls/absent.rs")]

@@ -13,13 +13,13 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futae_engine::IoBuf;
 
-use super::socket::Socket;
+use crate::socket::Socket;
+use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, PoisonError, thread_local};
 use futae_nbd::constants::REQUEST_HEADER_BYTES;
 
 /// The longest time that a hint waits for a command to travel with.
@@ -161,7 +161,7 @@ impl Outbox {
     /// Adds a frame to the group that this thread is assembling; without a group, returns the
     /// frame.
     fn keep(&self, frame: Frame, urgency: Urgency) -> Option<Frame> {
-        GROUPS.with_borrow_mut(|groups| match groups.last_mut() {
+        GROUPS.with(|groups| match groups.borrow_mut().last_mut() {
             Some(group) if group.of == self.address() => {
                 group.frames.push((frame, urgency));
                 None
@@ -194,12 +194,12 @@ impl Outbox {
             of: self.address(),
             frames: Vec::new(),
         };
-        GROUPS.with_borrow_mut(|groups| groups.push(group));
+        GROUPS.with(|groups| groups.borrow_mut().push(group));
     }
 
     /// Adds all frames of the group at once, and sends them.
     pub(super) fn release(&self, socket: &Socket) {
-        let group = GROUPS.with_borrow_mut(Vec::pop);
+        let group = GROUPS.with(|groups| groups.borrow_mut().pop());
         let frames = group.map(|group| group.frames).unwrap_or_default();
         if frames.is_empty() {
             return;

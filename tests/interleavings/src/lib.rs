@@ -8,18 +8,23 @@
 //! | --- | --- | --- |
 //! | [`mailbox`] | `futae-engine` | results for a thread that sleeps in `poll` |
 //! | [`lock_turns`] | `futae-engine` | the lock of a cache between the steps of a long request |
+//! | [`connection`] | `futae-nbd-store` | commands to an NBD server, which whoever finds nobody sending sends |
 //! | [`writer`], [`in_place::reader`] | `futae-agent`, `futae-agent-protocol` | a table in a guest's memory that the host reads |
 //!
-//! The rest stands for what surrounds these files: [`bell`] for an eventfd, [`system`] for memory of the guest's kernel, [`ring`] for the
+//! The rest stands for what surrounds these files: [`bell`] for an eventfd, [`socket`] for a connected one, [`system`] for memory of the guest's kernel, [`ring`] for the
 //! kernel's programs that write evicted pages.
 
-// The writer's file names the protocol's crate.
+// Files name the crates of what surrounds them.
 extern crate self as futae_agent_protocol;
+extern crate self as futae_engine;
+extern crate self as futae_nbd;
 
 pub mod bell;
+pub mod connection;
 pub mod extents;
 pub mod in_place;
 pub mod ring;
+pub mod socket;
 pub mod sync;
 pub mod system;
 
@@ -56,3 +61,21 @@ pub use protocol::{DeviceId, evicted_pages, printable::printable};
 
 /// Bytes of a page: as few as there can be, so that a table is full after two entries.
 pub const PAGE_BYTES: u64 = 64;
+
+/// What the header of an NBD request is like, if it is as short as can be.
+pub mod constants {
+    /// Bytes of the header.
+    pub const REQUEST_HEADER_BYTES: usize = 1;
+}
+
+/// A buffer of a request.
+#[derive(Debug)]
+pub struct IoBuf(pub Vec<u8>);
+
+impl IoBuf {
+    /// Its bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+}

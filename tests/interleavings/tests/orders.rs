@@ -1,5 +1,6 @@
 //! Every order of a few threads that hand something to each other.
 
+use futae_interleavings::connection::{Connection, FRAME_BYTES, Urgency};
 use futae_interleavings::evicted_pages::EvictedPage;
 use futae_interleavings::extents::Pages;
 use futae_interleavings::in_place::reader::RingReader;
@@ -7,6 +8,7 @@ use futae_interleavings::in_place::{RingAnswer, Verdict};
 use futae_interleavings::lock_turns::LockTurns;
 use futae_interleavings::mailbox::Mailbox;
 use futae_interleavings::ring::{Ring, Seen, TABLE_PAGES};
+use futae_interleavings::socket::Socket;
 use futae_interleavings::system::SharedMemory;
 use futae_interleavings::writer::InPlace;
 use futae_interleavings::{DeviceId, PAGE_BYTES};
@@ -237,5 +239,115 @@ fn an_entry_is_there_when_the_table_says_so() {
         agent.hear(taken);
         agent.tell();
         host.join().expect("it ends");
+    });
+}
+
+/// A connection whose socket takes so many bytes from callers that do not wait, and its sender thread.
+fn connection(room: usize) -> (Arc<Connection>, thread::JoinHandle<()>) {
+    let connection = Arc::new(Connection::over(Socket::with_room(room)));
+    let sender = {
+        let connection = Arc::clone(&connection);
+        thread::spawn(move || connection.run())
+    };
+    (connection, sender)
+}
+
+/// The commands that came, of which none may be torn, and none may be sent twice.
+fn commands(bytes: &[u8]) -> Vec<u8> {
+    let frames = bytes.chunks(FRAME_BYTES);
+    let all: Vec<_> = frames
+        .map(|frame| {
+            assert_eq!(frame, [frame[0]; FRAME_BYTES], "whole, in {bytes:?}");
+            frame[0]
+        })
+        .collect();
+    let mut each = all.clone();
+    each.sort_unstable();
+    each.dedup();
+    assert_eq!(each.len(), all.len(), "each once, in {bytes:?}");
+    all
+}
+
+#[test]
+fn each_command_leaves_alone_however_urgent_it_is() {
+    for urgency in [Urgency::Now, Urgency::Soon, Urgency::Hint] {
+        // A full socket leaves it to the sender thread, a half of a command too.
+        for room in [0, 1, FRAME_BYTES] {
+            orders(3, move || {
+                let (connection, sender) = connection(room);
+                connection.push(1, urgency);
+                // Nothing else makes it leave.
+                let arrived = connection.socket.arrived(FRAME_BYTES);
+                assert_eq!(commands(&arrived), [1]);
+                connection.close();
+                sender.join().expect("it ends");
+            });
+        }
+    }
+}
+
+#[test]
+fn commands_of_two_threads_leave_whole_and_in_order_and_the_connection_ends() {
+    for room in [0, 1, 2 * FRAME_BYTES + 1] {
+        orders(2, move || {
+            let (connection, sender) = connection(room);
+            let other = {
+                let connection = Arc::clone(&connection);
+                thread::spawn(move || connection.push(3, Urgency::Now))
+            };
+            connection.push(1, Urgency::Hint);
+            connection.push(2, Urgency::Now);
+            other.join().expect("it ends");
+            connection.finish(4);
+            sender.join().expect("it ends");
+            assert!(connection.is_ending() && connection.socket.is_shut());
+            assert_eq!(connection.hints_dropped(), 0);
+            let all = commands(&connection.socket.arrived(0));
+            let at = |number| all.iter().position(|&it| it == number);
+            assert_eq!((all.len(), at(4)), (4, Some(3)), "{all:?}");
+            assert!(at(1) < at(2), "{all:?}");
+        });
+    }
+}
+
+#[test]
+fn a_group_of_commands_leaves_together_beside_another_thread() {
+    for room in [0, FRAME_BYTES + 1, 4 * FRAME_BYTES] {
+        orders(2, move || {
+            let (connection, sender) = connection(room);
+            let other = {
+                let connection = Arc::clone(&connection);
+                thread::spawn(move || connection.push(3, Urgency::Now))
+            };
+            connection.hold();
+            connection.push(1, Urgency::Now);
+            connection.push(2, Urgency::Now);
+            connection.release();
+            let all = commands(&connection.socket.arrived(3 * FRAME_BYTES));
+            assert!(
+                [[1, 2, 3], [3, 1, 2]].contains(&all[..].try_into().expect("three")),
+                "{all:?}"
+            );
+            connection.close();
+            other.join().expect("it ends");
+            sender.join().expect("it ends");
+        });
+    }
+}
+
+#[test]
+fn a_connection_that_breaks_ends_its_sender_thread() {
+    orders(3, || {
+        let (connection, sender) = connection(1);
+        let breaker = {
+            let connection = Arc::clone(&connection);
+            thread::spawn(move || connection.socket.shut_down())
+        };
+        connection.push(1, Urgency::Now);
+        connection.push(2, Urgency::Hint);
+        breaker.join().expect("it ends");
+        // The next command finds the socket shut, if none did before.
+        connection.push(3, Urgency::Now);
+        sender.join().expect("it ends");
     });
 }
