@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | [`mailbox`] | `futae-engine` | results for a thread that sleeps in `poll` |
 //! | [`lock_turns`] | `futae-engine` | the lock of a cache between the steps of a long request |
-//! | [`connection`] | `futae-nbd-store` | commands to an NBD server, which whoever finds nobody sending sends |
+//! | [`connection`] | `futae-nbd-store` | commands to an NBD server: a thread that finds no other one sending sends them |
 //! | [`writer`], [`in_place::reader`] | `futae-agent`, `futae-agent-protocol` | a table in a guest's memory that the host reads |
 //!
 //! The rest stands for what surrounds these files: [`bell`] for an eventfd, [`socket`] for a connected one, [`system`] for memory of the guest's kernel, [`ring`] for the

@@ -33,8 +33,8 @@ pub struct Server {
     kept: TempDir,
     command: Vec<String>,
     remote: Option<usize>,
-    /// When it ended last.
-    ended: Option<Instant>,
+    /// From when on a write of another program is seen, after its last end.
+    seen_from: Option<Instant>,
 }
 
 impl Server {
@@ -53,7 +53,7 @@ impl Server {
             kept,
             command: vec!["serve".to_owned(), "--json".to_owned()],
             remote: None,
-            ended: None,
+            seen_from: None,
         };
         for (at, (volume, kind)) in volumes.iter().zip(&config.kinds).enumerate() {
             fs::write(server.image(at), volume.image()).expect("an image can be written");
@@ -110,7 +110,7 @@ impl Server {
         let image = File::options().write(true).open(self.image(volume));
         let image = image.expect("the image opens");
         eventually("the time in which it is not seen is over", || {
-            self.ended.is_some_and(|ended| ended.elapsed() > UNSEEN)
+            self.seen_from.is_some_and(|from| Instant::now() > from)
         });
         let written = image.write_all_at(data, offset);
         written.expect("the image is written to");
@@ -193,7 +193,7 @@ impl Server {
     /// Waits for the end of the server, and of what it still has under way in the kernel.
     pub fn ended(&mut self) -> Ended {
         let ended = self.running.take().expect("it runs").wait();
-        self.ended = Some(Instant::now());
+        self.seen_from = Some(Instant::now() + UNSEEN);
         for volume in 0..EXPORTS.len() {
             let image = self.image(volume);
             eventually("the images are free", || is_free(&image));
