@@ -386,13 +386,13 @@ impl LineDecoder for ColumnDecoder {
         let fields = Fields::up_to(self.fields, line, self.columns.separator);
         let is_name = |text: &str| text.starts_with(|c: char| c.is_alphabetic());
         let Some((column, unit)) = self.columns.offset else {
-            // Keys may begin with a letter, so a line of names is known by what are numbers else.
+            // Keys may begin with a letter, so a line of names is known by names in place of numbers, or by names of columns.
             let numbers = self.columns.time.map(|(column, _)| column);
             let mut numbers = numbers
                 .into_iter()
                 .chain(self.columns.length.iter().map(|it| it.0));
             let names = |column: usize| fields.all().get(column).is_some_and(|text| is_name(text));
-            if is_first && numbers.any(names) {
+            if is_first && (numbers.any(names) || Columns::of_header(fields.all()).is_some()) {
                 return Ok(None);
             }
             let kind = match self.columns.kind {

@@ -209,9 +209,7 @@ impl Column {
             }
             ColumnReader::DoubleColumnReader(reader) => read!(reader, Cell::Real),
             ColumnReader::ByteArrayColumnReader(reader) => {
-                read!(reader, |v: ByteArray| {
-                    Cell::Text(String::from_utf8_lossy(v.data()).into_owned())
-                });
+                read!(reader, |v: ByteArray| Cell::Text(text_of(v.data())));
             }
             // `want` refuses them, with their names.
             ColumnReader::Int96ColumnReader(_) | ColumnReader::FixedLenByteArrayColumnReader(_) => {
@@ -220,6 +218,16 @@ impl Column {
             }
         }
         Ok(())
+    }
+}
+
+/// Text, or the hexadecimal digits of bytes that are none: different bytes are different keys.
+fn text_of(bytes: &[u8]) -> String {
+    match str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes
+            .iter()
+            .fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}")),
     }
 }
 

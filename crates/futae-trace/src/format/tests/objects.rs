@@ -183,6 +183,7 @@ fn keys_are_texts_in_lines_and_in_columns() {
         read("a b\n01\n1\na b\n", "key=0"),
         ["0 R 0+4096", "0 R 4096+4096", "0 R 8192+4096", "0 R 0+4096"]
     );
+    assert_eq!(read("user,Key\nx,a\n", "key=1"), ["0 R 0+4096"], "names");
     let sized = read(
         "time;who;what;size\n1;x;k;5\n1;y;k;6\n2;x;k;5\n",
         "separator=semicolon,time=0,key=1,key=2,length=3",

@@ -15,6 +15,7 @@ enum Values<'a> {
     Longs(&'a [i64]),
     Reals(&'a [f64]),
     Texts(&'a [&'a str]),
+    Bytes(&'a [&'a [u8]]),
     /// Optional ones, with 1 where there is one.
     Some(&'a [i64], &'a [i16]),
     Real(&'a [f64], &'a [i16]),
@@ -55,6 +56,11 @@ fn file_of_arrow(
                     .typed::<ByteArrayType>()
                     .write_batch(&texts, None, None)
             }
+            Values::Bytes(all) => {
+                let all: Vec<ByteArray> = all.iter().map(|&bytes| bytes.to_vec().into()).collect();
+                let column = column.typed::<ByteArrayType>();
+                column.write_batch(&all, None, None)
+            }
             Values::Real(values, there) => {
                 let column = column.typed::<DoubleType>();
                 column.write_batch(values, Some(there), None)
@@ -87,6 +93,19 @@ fn refusal(data: &[u8], columns: Option<&str>) -> String {
         Ok(requests) => panic!("{requests:?}"),
         Err(error) => error.to_string(),
     }
+}
+
+#[test]
+fn keys_that_are_no_text_are_different_keys() -> Result<(), Failure> {
+    let keys = [&[0xff, 0x01][..], &[0xfe, 0x01], &[0xff, 0x01], b"text"];
+    let data = file("required binary key;", &[Values::Bytes(&keys)])?;
+    let read = read(&data, None)?;
+    assert_eq!(read[0], read[2]);
+    assert!(
+        read[0] != read[1] && read[0] != read[3] && read[1] != read[3],
+        "{read:?}"
+    );
+    Ok(())
 }
 
 #[test]
