@@ -49,7 +49,7 @@ pub struct Config {
     pub keeps_memory: bool,
 }
 
-const POLICIES: [&str; 15] = [
+pub const POLICIES: [&str; 15] = [
     "exclusive",
     "exclusive",
     "exclusive",

@@ -4,7 +4,7 @@ mod answers;
 mod requests;
 
 use crate::client::{Client, Event};
-use crate::config::{Config, Kind as Place, Manner};
+use crate::config::{Config, Kind as Place, Manner, POLICIES, pick};
 use crate::connection::{Connection, Kind};
 use crate::log::{Counts, Log};
 use crate::model::{Outcome, Volume};
@@ -108,6 +108,9 @@ impl Driver {
         }
         if self.one_in(60) {
             return self.resize();
+        }
+        if self.one_in(150) {
+            return self.change_policy();
         }
         self.store_weather();
         let seat = self.random.below(self.seats.len() as u64) as usize;
@@ -247,10 +250,9 @@ impl Driver {
             return Ok(());
         }
         let blocks = 1 + self.random.below(self.config.cache_blocks * 2);
-        let of = match (self.config.share_blocks, self.one_in(2)) {
-            (None, _) => "",
-            (Some(_), false) => ",\"export\":\"first\"",
-            (Some(_), true) => ",\"export\":\"second\"",
+        let of = match self.config.share_blocks {
+            None => String::new(),
+            Some(_) => format!(",\"export\":\"{}\"", self.an_export()),
         };
         let order = format!("{{\"command\":\"resize\",\"cache\":\"{blocks}blocks\"{of}}}");
         let answer = self.server.order(&order);
@@ -260,6 +262,25 @@ impl Driver {
                 .note(self.now, &format!("the cache has {blocks} blocks"));
         }
         Ok(())
+    }
+
+    /// Has a cache evict by another policy from now on. Its blocks stay.
+    fn change_policy(&mut self) -> Result<()> {
+        let (policy, export) = (pick(&mut self.random, &POLICIES), self.an_export());
+        let order =
+            format!("{{\"command\":\"policy\",\"policy\":\"{policy}\",\"export\":\"{export}\"}}");
+        let answer = self.server.order(&order);
+        let Some(is_changed) = answer["changed"].as_bool() else {
+            return Err(format!("{order}: {answer}"));
+        };
+        self.counts.policy_changes += u64::from(is_changed);
+        self.log
+            .note(self.now, &format!("the policy of {export} is {policy}"));
+        Ok(())
+    }
+
+    fn an_export(&mut self) -> &'static str {
+        EXPORTS[self.random.below(self.volumes.len() as u64) as usize]
     }
 
     /// Ends the server, and starts it again.

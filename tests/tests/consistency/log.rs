@@ -97,6 +97,7 @@ pub struct Counts {
     pub stops: u64,
     pub reconnects: u64,
     pub resizes: u64,
+    pub policy_changes: u64,
     pub store_kills: u64,
     pub demotions_sent: u64,
     pub demotions_forged: u64,
@@ -124,6 +125,7 @@ impl AddAssign for Counts {
         self.stops += other.stops;
         self.reconnects += other.reconnects;
         self.resizes += other.resizes;
+        self.policy_changes += other.policy_changes;
         self.store_kills += other.store_kills;
         self.demotions_sent += other.demotions_sent;
         self.demotions_forged += other.demotions_forged;
@@ -143,7 +145,7 @@ impl fmt::Display for Counts {
         write!(
             f,
             "{} rounds, {} operations ({} failed as they may), {} sectors checked, {} kills, {} clean stops, \
-             {} reconnects, {} resizes, {} store kills, {} blocks demoted ({} forged), {} demotions taken, \
+             {} reconnects, {} resizes, {} changes of policy, {} store kills, {} blocks demoted ({} forged), {} demotions taken, \
              {} verified ({} compared), {} different, {} flushes that reported lost writes, \
              {} reads of equal blocks, {} blocks kept in memory, {} writes from outside",
             self.rounds,
@@ -154,6 +156,7 @@ impl fmt::Display for Counts {
             self.stops,
             self.reconnects,
             self.resizes,
+            self.policy_changes,
             self.store_kills,
             self.demotions_sent,
             self.demotions_forged,

@@ -1,5 +1,5 @@
 //! A model checker of consistency over the real binary: random reads, writes, trims, zeroes, flushes and demotions of several
-//! clients, among them hostile ones, over one or two exports of one `futae serve`, which is killed, stopped and resized,
+//! clients, among them hostile ones, over one or two exports of one `futae serve`, which is killed, stopped and resized, whose policy changes,
 //! and whose stores fail and go away. Some servers hold equal blocks once, and some go on with the memory of the last one,
 //! while another program writes to images between them. A model says what each sector may hold; whatever is stale, torn,
 //! forged or of another volume is reported with the seed and the history of its sector.
