@@ -4,6 +4,7 @@ use futae_testkit::wait::eventually;
 use futae_tests::binary::{futae, run, run_json};
 use futae_tests::process::Running;
 use futae_tests::tools::text;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -254,6 +255,8 @@ fn a_file_is_checked_beside_the_server_that_uses_it() {
 
     fs::hard_link(place.path("one.img"), place.path("hard.img")).expect("a link");
     symlink("one.img", place.path("soft.img")).expect("a link");
+    fs::write(place.path("empty.img"), "").expect("a file");
+    mknodat(CWD, place.path("pipe"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
     for (from, to, code, line) in [
         (
             "share = \"1MiB\"",
@@ -280,6 +283,19 @@ fn a_file_is_checked_beside_the_server_that_uses_it() {
             "serve.toml:4: --metrics unix:",
         ),
         ("two.img", "hard.img", 2, "serve.toml:12: export vm2: "),
+        (
+            "two.img",
+            "pipe",
+            1,
+            "is neither a regular file nor a block device",
+        ),
+        ("two.img", "empty.img", 1, "is empty; give it a size first"),
+        (
+            "json = true",
+            "user = \"nosuchuser\"",
+            2,
+            "no user of this machine has this name",
+        ),
         (
             "two.img",
             "soft.img",

@@ -10,6 +10,7 @@ use futae_tests::tools::{has_root, text};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
+use std::process::Command;
 
 /// A field of the status of every thread of a process.
 fn of_threads(process: u32, field: &str) -> Vec<String> {
@@ -29,6 +30,16 @@ fn of_threads(process: u32, field: &str) -> Vec<String> {
 }
 
 fn serve(stage: &Stage, more: &[&str]) -> Running {
+    started(serving(stage, more))
+}
+
+fn started(command: Command) -> Running {
+    let mut server = Running::start("futae serve", command);
+    server.line();
+    server
+}
+
+fn serving(stage: &Stage, more: &[&str]) -> Command {
     let export = format!("{EXPORT}={}", text(&stage.image));
     let listen = format!("unix:{}", text(&stage.socket));
     let control = format!("unix:{}", text(&stage.control));
@@ -38,9 +49,7 @@ fn serve(stage: &Stage, more: &[&str]) -> Running {
     command
         .args(["--listen", &listen, "--control", &control])
         .args(more);
-    let mut server = Running::start("futae serve", command);
-    server.line();
-    server
+    command
 }
 
 fn write_and_read(socket: &Path, export: &str) {
@@ -167,6 +176,36 @@ fn a_mark_that_the_other_user_cannot_make_is_refused_at_the_start() {
         fs::read(&stage.image).expect("the image")[..BLOCK],
         [7; BLOCK]
     );
+}
+
+/// Where marks are not made, a server need not be allowed to look for them.
+#[test]
+fn a_state_directory_of_another_user_is_no_obstacle() {
+    if !has_root() {
+        return;
+    }
+    let stage = Stage::new(64);
+    let place = stage.image.parent().expect("a directory");
+    let nobody = run_id("-u", "nobody");
+    let own = stage.path("own.img");
+    fs::copy(&stage.image, &own).expect("a copy");
+    for path in [place, &stage.image, &own] {
+        chown(path, Some(nobody), None).expect("given away");
+    }
+    let state = stage.path("state");
+    fs::create_dir(&state).expect("a directory");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).expect("private");
+    let back = ["--write-mode", "write-back", "--user", "nobody"];
+    let mut command = serving(&stage, &back);
+    command.env("STATE_DIRECTORY", &state);
+    let server = started(command);
+    let export = format!("own={}", text(&own));
+    let added = run(&["export", "add", text(&stage.control), &export]);
+    assert!(added.status.success(), "{added:?}");
+    write_and_read(&stage.socket, "own");
+    let ended = server.stop();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(ended.errors.contains("cannot be seen"), "{}", ended.errors);
 }
 
 /// A number of a user, by id(1).

@@ -116,6 +116,29 @@ fn a_recording_that_was_killed_goes_on() {
 }
 
 #[test]
+fn a_recording_ends_when_another_one_begins() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&["--cache", CACHE]);
+    let traces = ["first.csv", "second.csv"].map(|name| stage.path(name));
+    let mut first = record(&stage, &traces[0], &[]);
+    ask(&stage, 1, 500);
+    futae_testkit::wait::eventually("the first has them", || {
+        fs::read_to_string(&traces[0]).is_ok_and(|text| text.lines().count() == 501)
+    });
+    let second = record(&stage, &traces[1], &[]);
+    ask(&stage, 2, 300);
+    let ended = first.wait();
+    assert!(
+        ended.errors.contains("another futae record has begun"),
+        "{}",
+        ended.errors
+    );
+    let facts: Value = serde_json::from_str(ended.lines.last().expect("a line")).expect("JSON");
+    assert_eq!(facts["requests"], 500, "{facts}");
+    assert_eq!(end(second)["requests"], 300, "all of those since it began");
+}
+
+#[test]
 fn a_sample_has_all_requests_for_some_blocks() {
     let mut stage = Stage::new(BLOCKS);
     stage.serve(&["--cache", CACHE]);

@@ -95,6 +95,66 @@ fn what_is_changed_underneath_is_seen_at_the_next_open() {
     tree.stop();
 }
 
+/// Others change a file in the source directory while it is open here: the next write here finds it as it is there.
+#[test]
+fn a_write_goes_to_the_file_as_others_have_left_it() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    tree.mount(&["--cache", "4MiB"]);
+    let same = |name: &str, expected: &[u8]| {
+        assert_eq!(fs::read(tree.lower(name)).expect("below"), expected);
+        assert_eq!(read(&tree.upper(name)), expected);
+    };
+    let appending = |path: &Path| OpenOptions::new().append(true).create(true).open(path);
+    let mut log = appending(&tree.upper("log")).expect("it opens");
+    let mut append = |text: &[u8]| {
+        log.write_all(text).expect("written");
+        log.sync_all().expect("synced");
+    };
+    append(b"one ");
+    let mut below = appending(&tree.lower("log")).expect("it opens");
+    below.write_all(b"below ").expect("written");
+    append(b"two ");
+    same("log", b"one below two ");
+    below.set_len(0).expect("cut, as by logrotate");
+    append(b"three");
+    same("log", b"three");
+
+    // A cut file grows by a hole.
+    let file = |name: &str, content: &[u8]| {
+        fs::write(tree.lower(name), content).expect("a file");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(tree.upper(name));
+        let file = file.expect("it opens");
+        let mut all = vec![0; content.len()];
+        file.read_exact_at(&mut all, 0).expect("read");
+        file
+    };
+    let cut = file("cut", &[1; 20_000]);
+    let lower = OpenOptions::new().write(true).open(tree.lower("cut"));
+    lower.expect("it opens").set_len(5_000).expect("cut");
+    cut.write_all_at(b"W", 15_000).expect("written");
+    cut.sync_all().expect("synced");
+    same("cut", &[&[1; 5_000][..], &[0; 10_000], b"W"].concat());
+
+    // One that was written anew keeps nothing of what it held.
+    let anew = file("anew", &[1; 40_960]);
+    let lower = OpenOptions::new().write(true).open(tree.lower("anew"));
+    let lower = lower.expect("it opens");
+    lower.write_all_at(&[2; 40_960], 0).expect("written");
+    let later = SystemTime::now() + std::time::Duration::from_secs(1);
+    lower.set_modified(later).expect("its time");
+    anew.write_all_at(b"W", 8_192).expect("written");
+    anew.sync_all().expect("synced");
+    same("anew", &[&[2; 8_192][..], b"W", &[2; 32_767]].concat());
+    drop((cut, anew, log));
+    tree.stop();
+}
+
 #[test]
 fn a_file_cut_underneath_while_it_is_read_ends_where_it_ends() {
     if !has_fuse() {

@@ -6,7 +6,9 @@ use futae_tests::BLOCK;
 use futae_tests::binary::futae;
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
+use futae_tests::tools::has_fuse;
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 /// Nothing but a flush brings anything to the image.
 const LATE: [&str; 10] = [
@@ -127,6 +129,39 @@ fn a_clean_end_leaves_no_mark_and_an_end_without_a_word_to_a_client_keeps_it() {
     assert!(is_refused(client.flush()));
     good(client.flush());
     stage.kill_serve();
+}
+
+/// A program that others' closes came before: a child's, which ends, and those of a foreign one.
+#[test]
+fn closes_do_not_use_up_what_a_flush_has_to_say() {
+    if !has_fuse() {
+        return;
+    }
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&LATE);
+    // To start a program closes its copies of this process's files, which is not to wait for the server.
+    stage.mount(&["--cache", "1MiB", "--store-timeout", "0"]);
+    let path = stage.file();
+    let open = || fs::File::options().read(true).write(true).open(&path);
+    let file = open().expect("it opens");
+    file.write_all_at(&[1; BLOCK], 0).expect("written");
+    file.sync_all().expect("synced");
+    file.write_all_at(&[2; BLOCK], 0).expect("written");
+    stage.kill_serve();
+    stage.serve(&LATE);
+    // A read makes the mount connect again.
+    obtain("the mount is back", || {
+        let mut block = [0; BLOCK];
+        file.read_exact_at(&mut block, BLOCK as u64 * (BLOCKS - 1))
+    });
+    for _ in 0..4 {
+        drop(open().expect("it opens"));
+    }
+    assert!(file.sync_all().is_err(), "the write may be lost");
+    obtain("the loss is told once for each cache", || file.sync_all());
+    drop(file);
+    stage.stop_mount_that_said("a flush failed");
+    stage.stop_serve();
 }
 
 #[test]

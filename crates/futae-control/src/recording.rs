@@ -22,6 +22,8 @@ struct Record {
 #[serde(deny_unknown_fields)]
 struct OfRecording {
     export: Option<String>,
+    /// The number that `record` answered.
+    recording: u64,
 }
 
 /// The answer to `recorded`: what was recorded since the last time.
@@ -48,23 +50,23 @@ impl Orders {
             if !(sample > 0.0 && sample <= 1.0) {
                 return Err(format!("a sample is above 0 and at most 1, not {sample}"));
             }
-            begun(export.as_deref())?.begin_recording(sample);
-            Ok(json!({ "recording": true }))
+            let number = begun(export.as_deref())?.begin_recording(sample);
+            Ok(json!({ "recording": number }))
         })
-        .with("recorded", move |OfRecording { export }| {
+        .with("recorded", move |OfRecording { export, recording }| {
             let engine = cache_of(export.as_deref())?;
-            let part = engine.take_recorded().ok_or(ENDED)?;
+            let part = engine.take_recorded(recording).ok_or(ENDED)?;
             answer(&engine, &part)
         })
-        .with("end-record", move |OfRecording { export }| {
+        .with("end-record", move |OfRecording { export, recording }| {
             let engine = ended(export.as_deref())?;
-            let rest = engine.end_recording().ok_or(ENDED)?;
+            let rest = engine.end_recording(recording).ok_or(ENDED)?;
             answer(&engine, &rest)
         })
     }
 }
 
-const ENDED: &str = "nothing is being recorded: another futae record has ended it";
+const ENDED: &str = "it is recorded no more: another futae record has begun since";
 
 fn answer(engine: &Engine, part: &RecordedPart) -> Result<Value, String> {
     let line = |recorded: &Recorded| {

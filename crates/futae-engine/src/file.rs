@@ -74,6 +74,23 @@ impl FileStore {
         Self::open_with(path, read_only, &FileIo::new())
     }
 
+    /// Whether a path can be opened as a store, as far as reading it shows. Nothing is locked.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    pub fn check(path: &Path) -> Result<(), SetupError> {
+        let looked = || {
+            length::check_kind(path)?;
+            let file = File::open(path).map_err(|error| error.to_string())?;
+            length::of_opened(&file)
+        };
+        looked().map(drop).map_err(|problem| SetupError::Open {
+            path: path.to_owned(),
+            problem,
+        })
+    }
+
     fn open_with(path: &Path, read_only: bool, io: &FileIo) -> Result<Self, SetupError> {
         let refused = |problem: String| SetupError::Open {
             path: path.to_owned(),
@@ -84,16 +101,15 @@ impl FileStore {
         } else {
             OFlags::RDWR
         };
+        // What cannot be looked at cannot be opened either, and `open` says why.
+        if rustix::fs::stat(path).is_ok() {
+            length::check_kind(path).map_err(refused)?;
+        }
         let open = |extra| rustix::fs::open(path, access | OFlags::CLOEXEC | extra, Mode::empty());
         let buffered = open(OFlags::empty()).map_err(|errno| refused(opening(errno)))?;
         let stat = rustix::fs::fstat(&buffered).map_err(|errno| refused(errno.to_string()))?;
         let file_type = FileType::from_raw_mode(stat.st_mode);
-        let size_bytes = length::of(&buffered).map_err(refused)?;
-        if size_bytes == 0 {
-            return Err(refused(
-                "is empty; give it a size first (truncate -s SIZE)".to_owned(),
-            ));
-        }
+        let size_bytes = length::of_opened(&buffered).map_err(refused)?;
         let direct = open(OFlags::DIRECT).ok();
         // A write that the kernel has not completed keeps its descriptor open, even after this
         // process was killed. The lock on that descriptor therefore protects the image until the

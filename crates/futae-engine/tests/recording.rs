@@ -59,8 +59,8 @@ impl Batch for Reads<'_> {
 fn requests_for_data_are_recorded_once_in_their_order() {
     let setup = setup("lru", 8, 64, OnEviction::None);
     now(&setup, setup.read(60, 1));
-    assert_eq!(setup.engine.take_recorded(), None, "nobody asked for it");
-    setup.engine.begin_recording(1.0);
+    assert_eq!(setup.engine.take_recorded(0), None, "nobody asked for it");
+    let number = setup.engine.begin_recording(1.0);
     now(&setup, setup.read(0, 2));
     now(&setup, write(3 * BLOCK + 512, &[7; 1024]));
     now(&setup, Operation::Flush);
@@ -75,7 +75,7 @@ fn requests_for_data_are_recorded_once_in_their_order() {
     let mut reads = Reads::new(&setup, vec![1, 40, 1]);
     setup.engine.run_batch(3, &mut reads);
     assert_eq!(reads.2, 2, "two of them are resident");
-    let part = setup.engine.take_recorded().expect("a recording");
+    let part = setup.engine.take_recorded(number).expect("a recording");
     let expected = [
         (0, 2 * BLOCK, false),
         (3 * BLOCK + 512, 1024, true),
@@ -87,22 +87,22 @@ fn requests_for_data_are_recorded_once_in_their_order() {
     assert!(part.requests.is_sorted_by_key(|recorded| recorded.micros));
     assert_eq!(part.lost, 0);
     now(&setup, setup.read(5, 1));
-    let last = setup.engine.end_recording().expect("what is left");
+    let last = setup.engine.end_recording(number).expect("what is left");
     assert_eq!(what(&last.requests), [(5 * BLOCK, BLOCK, false)]);
     now(&setup, setup.read(5, 1));
-    assert_eq!(setup.engine.end_recording(), None, "it is over");
+    assert_eq!(setup.engine.end_recording(number), None, "it is over");
 }
 
 #[test]
 fn of_a_sample_all_requests_for_the_same_blocks_are_recorded() {
     let setup = setup("lru", 8, 512, OnEviction::None);
-    setup.engine.begin_recording(0.25);
+    let number = setup.engine.begin_recording(0.25);
     for _ in 0..2 {
         for first in (0..512).step_by(8) {
             now(&setup, setup.read(first, 8));
         }
     }
-    let part = setup.engine.end_recording().expect("a recording");
+    let part = setup.engine.end_recording(number).expect("a recording");
     let (first, second) = part.requests.split_at(part.requests.len() / 2);
     assert_eq!(what(first), what(second), "the same blocks both times");
     assert!((80..=176).contains(&first.len()), "{} of 512", first.len());
@@ -113,16 +113,16 @@ fn of_a_sample_all_requests_for_the_same_blocks_are_recorded() {
 fn a_reader_that_does_not_come_costs_a_bounded_room() {
     let setup = setup("lru", 8, 64, OnEviction::None);
     now(&setup, setup.read(1, 1));
-    setup.engine.begin_recording(1.0);
+    let number = setup.engine.begin_recording(1.0);
     let mut reads = Reads::new(&setup, vec![1; 1000]);
     for _ in 0..70 {
         setup.engine.run_batch(1000, &mut reads);
     }
-    let part = setup.engine.take_recorded().expect("a recording");
+    let part = setup.engine.take_recorded(number).expect("a recording");
     assert_eq!(part.requests.len() as u64 + part.lost, 70_000);
     assert_eq!(part.requests.len(), 65_536);
     setup.engine.run_batch(3, &mut reads);
-    let part = setup.engine.take_recorded().expect("a recording");
+    let part = setup.engine.take_recorded(number).expect("a recording");
     assert_eq!(
         (part.requests.len(), part.lost),
         (3, 0),

@@ -1,6 +1,7 @@
 //! A file whose contents are a volume of the engine.
 
 use crate::errno::errno;
+use crate::lock::locked;
 use crate::mapped::{MappedPages, PastPages, Writer};
 use crate::one_read::{OneRead, answer};
 use crate::split_reads::SplitReads;
@@ -10,8 +11,8 @@ use futae_engine::{
     Asked, ClientId, Done, Engine, IoBuf, IoError, Latencies, Operation, ReadRange, Request,
 };
 use futae_policy::VolumeId;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 /// `fallocate` modes, from `linux/falloc.h`.
@@ -41,6 +42,8 @@ pub(crate) struct VolumeFile {
     longest: AtomicU32,
     /// Whether anything was written since the mount.
     has_written: AtomicBool,
+    /// How a flush failed of which only a close was told.
+    failed_at_close: Mutex<Option<Errno>>,
     split_reads: SplitReads,
     /// Its pages in the kernel's page cache, if that is bypassed.
     pub(crate) pages: Arc<MappedPages>,
@@ -61,6 +64,7 @@ impl VolumeFile {
             sequence: AtomicU64::new(0),
             longest: AtomicU32::new(0),
             has_written: AtomicBool::new(false),
+            failed_at_close: Mutex::new(None),
             pages: Arc::default(),
         }
     }
@@ -176,8 +180,28 @@ impl VolumeFile {
         }
     }
 
-    /// Writes everything that was answered to stable storage.
+    /// Writes everything that was answered to stable storage. A failure that only a close was told of counts again, once: a
+    /// close by another process, such as a child, tells nobody who can act on it.
     pub(crate) fn flush(&self, done: impl FnOnce(Result<(), Errno>) + Send + 'static) {
+        let untold = locked(&self.failed_at_close).take();
+        self.flush_now(move |result| done(untold.map_or(result, Err)));
+    }
+
+    /// As [`flush`](Self::flush), when a descriptor is closed.
+    pub(crate) fn flush_at_close(
+        self: &Arc<Self>,
+        done: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) {
+        let file = Arc::clone(self);
+        self.flush_now(move |result| {
+            if let Err(errno) = result {
+                *locked(&file.failed_at_close) = Some(errno);
+            }
+            done(result);
+        });
+    }
+
+    fn flush_now(&self, done: impl FnOnce(Result<(), Errno>) + Send + 'static) {
         let under_way = self.watch(Asked::Flush, 0);
         self.submit(Operation::Flush, without_data(under_way, done));
     }

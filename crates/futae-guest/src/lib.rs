@@ -13,6 +13,7 @@ mod errno;
 mod error;
 mod file;
 mod kept_by_kernel;
+mod lock;
 mod mapped;
 mod mount;
 mod mountpoint;

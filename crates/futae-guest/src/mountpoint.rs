@@ -3,7 +3,7 @@
 use crate::MountError;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -64,7 +64,8 @@ fn remove_stale(path: &Path) -> Result<(), MountError> {
     // While the mount is being torn down, the error is the second one.
     let dead = [Errno::NOTCONN, Errno::CONNABORTED].map(|errno| Some(errno.raw_os_error()));
     for _ in 0..STALE_MOUNTS_MAX {
-        match fs::metadata(path) {
+        // The kernel may know the attributes of the root still, and answer for the dead process.
+        match fs::metadata(path).and_then(|_| File::open(path)) {
             Err(error) if dead.contains(&error.raw_os_error()) => {}
             _ => return Ok(()),
         }

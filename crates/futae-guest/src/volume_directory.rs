@@ -328,7 +328,7 @@ impl Filesystem for VolumeDirectory {
         reply: ReplyEmpty,
     ) {
         match self.file(inode) {
-            Some(file) if handle == WRITABLE => file.flush(settle(reply)),
+            Some(file) if handle == WRITABLE => file.flush_at_close(settle(reply)),
             _ => reply.ok(),
         }
     }

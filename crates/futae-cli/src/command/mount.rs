@@ -299,6 +299,13 @@ impl Plan {
         let mut policy = args.tree.policy(policy)?;
         let volumes = open::volumes(args)?;
         let classes = ClassNames::new(&volumes, &mut policy)?;
+        if policy.lives_on_demotions() {
+            return Err(Failure::usage(format!(
+                "--policy {}: it keeps what caches above evict, and {}",
+                policy.name,
+                orders::NO_CACHE_ABOVE
+            )));
+        }
         if volumes.len() > 1 && policy.has(Trait::ChoosesByNumber) {
             return Err(Failure::usage(format!(
                 "--policy {} keeps blocks of a single source; mount the sources one by one",

@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let source = Source::new(&args.control, args.export.clone());
     let facts = source.facts(sample)?;
     let mut file = RecordingFile::open(&args.out, facts, args.append)?;
-    source.begin(sample)?;
+    let number = source.begin(sample)?;
     announce(args)?;
     let progress = Progress::new("recording", args.json || time.is_none());
     let begun = Instant::now();
@@ -75,7 +75,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             progress.set(begun.elapsed().as_secs_f64() / time.as_secs_f64());
         }
         let is_over = is_full || is_interrupted || time.is_some_and(|time| begun.elapsed() >= time);
-        match if is_over { source.end() } else { source.take() } {
+        match if is_over {
+            source.end(number)
+        } else {
+            source.take(number)
+        } {
             Ok(part) => file.add(&part, begun.elapsed())?,
             Err(problem) => break Err(problem),
         }

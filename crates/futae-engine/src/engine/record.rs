@@ -69,24 +69,34 @@ impl State {
 impl Engine {
     /// Begins to record the requests to the cache, and discards an earlier recording. `sample` is
     /// the fraction of all blocks whose requests are recorded, above 0; from 1 on every request is
-    /// recorded whole.
-    pub fn begin_recording(&self, sample: f64) {
-        let recording = Box::new(Recording::new(sample, self.world.now()));
-        let old = self.lock().recording.replace(recording);
+    /// recorded whole. Returns the number of the recording.
+    pub fn begin_recording(&self, sample: f64) -> u64 {
+        let now = self.world.now();
+        let mut state = self.lock();
+        state.recordings += 1;
+        let number = state.recordings;
+        let recording = Box::new(Recording::new(number, sample, now));
+        let old = state.recording.replace(recording);
+        drop(state);
         drop(old);
+        number
     }
 
-    /// The requests recorded since the last call; `None` if nothing is being recorded.
-    pub fn take_recorded(&self) -> Option<RecordedPart> {
+    /// The requests recorded since the last call; `None` if this recording has ended, or another
+    /// one has begun since.
+    pub fn take_recorded(&self, number: u64) -> Option<RecordedPart> {
         // Allocated before the lock is taken.
         let empty = RecordedPart::with_room();
         let mut state = self.lock();
-        Some(state.recording.as_mut()?.exchange(empty))
+        let recording = state.recording.as_mut()?;
+        (recording.number == number).then(|| recording.exchange(empty))
     }
 
-    /// Ends the recording and returns the rest of it.
-    pub fn end_recording(&self) -> Option<RecordedPart> {
-        let recording = self.lock().recording.take();
+    /// Ends this recording and returns the rest of it; `None` as for [`take_recorded`](Self::take_recorded).
+    pub fn end_recording(&self, number: u64) -> Option<RecordedPart> {
+        let mut state = self.lock();
+        let recording = state.recording.take_if(|it| it.number == number);
+        drop(state);
         recording.map(|recording| recording.finish())
     }
 }

@@ -48,6 +48,8 @@ impl RecordedPart {
 
 /// A recording under way.
 pub struct Recording {
+    /// Which recording of this cache it is.
+    pub number: u64,
     begun: Instant,
     /// A block is in the sample if its hash is at most this; `None` if everything is recorded.
     sample_max: Option<u64>,
@@ -56,8 +58,9 @@ pub struct Recording {
 
 impl Recording {
     /// A recording that begins `now`, of the fraction `sample` of all blocks.
-    pub fn new(sample: f64, now: Instant) -> Self {
+    pub fn new(number: u64, sample: f64, now: Instant) -> Self {
         Self {
+            number,
             begun: now,
             sample_max: (sample < 1.0).then_some((sample.max(0.0) * u64::MAX as f64) as u64),
             part: RecordedPart::with_room(),

@@ -3,6 +3,28 @@
 use super::sector;
 use rustix::fs::{FileType, SeekFrom};
 use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Bytes of a regular file or block device; an error sentence if it is neither, is empty, or does not allow
+/// I/O in pages.
+pub fn of_opened(file: impl AsFd) -> Result<u64, String> {
+    match of(file)? {
+        0 => Err("is empty; give it a size first (truncate -s SIZE)".to_owned()),
+        size_bytes => Ok(size_bytes),
+    }
+}
+
+/// An error sentence if a path is neither a regular file nor a block device. To open another kind, such as a pipe, may wait for
+/// ever.
+pub fn check_kind(path: &Path) -> Result<(), String> {
+    let stat = rustix::fs::stat(path).map_err(|errno| errno.to_string())?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile | FileType::BlockDevice => Ok(()),
+        _ => Err(OTHER_KIND.to_owned()),
+    }
+}
+
+const OTHER_KIND: &str = "is neither a regular file nor a block device";
 
 /// Bytes of a regular file or block device; an error sentence if it is neither, or does not allow
 /// I/O in pages.
@@ -14,7 +36,7 @@ pub fn of(file: impl AsFd) -> Result<u64, String> {
         FileType::BlockDevice => {
             rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|errno| errno.to_string())?
         }
-        _ => return Err("is neither a regular file nor a block device".to_owned()),
+        _ => return Err(OTHER_KIND.to_owned()),
     };
     sector::check(&file, file_type, size_bytes)?;
     Ok(size_bytes)

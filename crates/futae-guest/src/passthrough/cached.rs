@@ -1,12 +1,12 @@
 //! The files whose blocks the cache holds: looked up on open, dropped when unused.
 
 use super::contents::Contents;
-use super::lock::locked;
 use super::lower::LowerFile;
 use super::node::{Node, Nodes};
 use super::place::{Key, stat_of};
 use super::seen::Seen;
 use crate::kept_by_kernel::{FilePages, KernelKeeper};
+use crate::lock::locked;
 use futae_engine::{Engine, FileIo, PAGE_BYTES, SetupError, Store};
 use futae_policy::{Class, VolumeId};
 use rustix::io::Errno;

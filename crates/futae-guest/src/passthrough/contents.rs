@@ -82,6 +82,16 @@ impl Contents {
         self.lower.seen.differs(seen) && self.revalidate().unwrap_or(false)
     }
 
+    /// Whether another program has changed the lower file, as far as that can be told: not while a write of this mount is under
+    /// way.
+    pub(crate) fn was_changed_elsewhere(&self) -> bool {
+        !self.is_gone()
+            && self
+                .lower
+                .place()
+                .is_ok_and(|place| self.lower.seen.is_foreign(&place))
+    }
+
     /// The kernel's pages of the file, if any, are stale.
     pub(crate) fn pages_are_stale(&self) {
         if let Some(pages) = &self.pages {

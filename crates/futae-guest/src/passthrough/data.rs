@@ -116,9 +116,8 @@ impl Passthrough {
         let open = || self.files.open(&self.nodes, node, how, class);
         let (contents, changed) = self.nodes.with_room(open)?;
         self.weigh();
-        if changed && let Some(notifier) = self.notifier.get() {
-            // Its size, above all. The call fails harmlessly if the kernel does not know the file.
-            let _ = notifier.inval_inode(fuser::INodeNo(node.id), -1, 0);
+        if changed {
+            self.attributes_are_stale(node.id);
         }
         Ok(contents.pages_are_true())
     }
@@ -233,7 +232,8 @@ impl Passthrough {
         errno
     }
 
-    /// Writes or appends at an offset as the kernel knows it.
+    /// Writes or appends at an offset as the kernel knows it. What another program has done to the file since is learnt before:
+    /// afterwards it would look like this write.
     pub(crate) fn write(
         self: &Arc<Self>,
         id: u64,
@@ -246,6 +246,34 @@ impl Passthrough {
             Err(errno) => return done(Err(errno)),
         };
         let done = self.told("writing", id, done);
+        let tree = Arc::clone(self);
+        let begin = move |contents: Arc<Contents>| {
+            tree.begin_write(contents, (id, writer, offset), operation, done);
+        };
+        if !contents.was_changed_elsewhere() {
+            return begin(contents);
+        }
+        let tree = Arc::clone(self);
+        // Not on this thread, which may be the one that delivers the answers.
+        std::thread::spawn(move || {
+            if let Err(errno) = contents.revalidate() {
+                tree.complain("looking for changes of", id, errno);
+            }
+            tree.attributes_are_stale(id);
+            begin(contents);
+        });
+    }
+
+    fn begin_write(
+        &self,
+        contents: Arc<Contents>,
+        (id, writer, offset): (u64, Writer, u64),
+        operation: Operation,
+        done: StoreDone,
+    ) {
+        if matches!(operation, Operation::Append { .. }) {
+            self.will_append(&contents, offset);
+        }
         if contents.pages.is_some() {
             return contents.submit(operation, done);
         }
@@ -260,13 +288,20 @@ impl Passthrough {
 
     /// The kernel is about to append data that it has put into its pages at `offset`. If another
     /// program has extended the file, the data goes elsewhere, and these pages are stale.
-    pub(crate) fn will_append(&self, id: u64, offset: u64) {
-        if let Ok(contents) = self.contents(id)
-            && contents.pages_are_true().is_some()
+    fn will_append(&self, contents: &Contents, offset: u64) {
+        if contents.pages_are_true().is_some()
             && !contents.is_gone()
             && self.files.engine().volume_bytes(contents.volume()) != offset
         {
             contents.pages_are_stale();
+        }
+    }
+
+    /// The kernel's attributes of a file are stale, its size above all. The call fails harmlessly if the kernel does not know the
+    /// file.
+    fn attributes_are_stale(&self, id: u64) {
+        if let Some(notifier) = self.notifier.get() {
+            let _ = notifier.inval_inode(fuser::INodeNo(id), -1, 0);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Limits on descriptors per user. Open files use descriptors of this process, and no user may
 //! exhaust those of the others.
 
-use super::lock::locked;
+use crate::lock::locked;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -36,9 +36,6 @@ impl Front {
         // A mapped write has a fixed position; an append goes to the current end.
         let appends =
             opened.contains(OFlags::APPEND) && !how.contains(WriteFlags::FUSE_WRITE_CACHE);
-        if appends {
-            self.tree.will_append(inode.0, offset);
-        }
         let operation = if appends {
             Operation::Append { data, fua }
         } else {

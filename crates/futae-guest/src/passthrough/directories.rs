@@ -1,9 +1,9 @@
 //! Reading directories.
 
 use super::descriptors::Charge;
-use super::lock::locked;
 use super::stat::{attributes, kind_of};
 use super::state::{OpenDirectory, Passthrough};
+use crate::lock::locked;
 use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! Log lines about failures of the lower file system that no program has caused, with the path.
 
-use super::lock::locked;
+use crate::lock::locked;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -2,10 +2,10 @@
 //! writing.
 
 use super::errno::is_full;
-use super::lock::locked;
 use super::place::magic;
 use super::place::stat_of;
 use super::seen::Seen;
+use crate::lock::locked;
 use futae_engine::{FileIo, FileStore, IoError, IoErrorKind, Store, StoreDone, StoreOperation};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

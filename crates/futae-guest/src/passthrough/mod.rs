@@ -25,7 +25,6 @@ mod directories;
 mod errno;
 mod filesystem;
 mod front;
-mod lock;
 mod log;
 mod lower;
 mod mount;

@@ -4,8 +4,8 @@
 
 use super::contents::Contents;
 use super::errno::is_full;
-use super::lock::locked;
 use super::place::Key;
+use crate::lock::locked;
 use fuser::FileType;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;

@@ -2,10 +2,10 @@
 //! designated directory, by any of their names (Kotoge and others, c. 2006, section 2). A directory is known by its
 //! device and inode number, so a rename takes its designation along.
 
-use super::lock::locked;
 use super::node::{Node, Nodes};
 use super::place::Key;
 use super::place::stat_of;
+use crate::lock::locked;
 use futae_policy::Class;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;

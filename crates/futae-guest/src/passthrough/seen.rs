@@ -5,9 +5,9 @@
 //! see, and that of the write-back, which they should not. The first is therefore set on the lower
 //! file when a write is kept, and restored after the write-back; until then it is shown in place of the second.
 
-use super::lock::locked;
 use super::place::stat_of;
 use super::stat::Stamp;
+use crate::lock::locked;
 use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -84,6 +84,11 @@ impl Seen {
         let is_quiet = self.writes.load(Ordering::Acquire) == 0
             && self.writes_below.load(Ordering::Acquire) == 0;
         is_quiet && *seen != locked(&self.last).stamp
+    }
+
+    /// Whether the file differs from its last known state while no write is under way.
+    pub(crate) fn is_foreign(&self, place: &OwnedFd) -> bool {
+        stamp_of(place).is_ok_and(|now| self.differs(&now))
     }
 
     /// Records the current state of the file as known to the cache.

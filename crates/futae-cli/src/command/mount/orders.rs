@@ -3,7 +3,7 @@
 //! | line | answer |
 //! | --- | --- |
 //! | `{"command":"status"}` | a [`MountStatus`] |
-//! | `{"command":"record","sample":1}`, `{"command":"recorded"}`, `{"command":"end-record"}` | `{"recording":true}`, a [`futae_control::RecordingPart`], `{"recording":false}` |
+//! | `{"command":"record","sample":1}`, `{"command":"recorded","recording":N}`, `{"command":"end-record","recording":N}` | `{"recording":N}`, a [`futae_control::RecordingPart`], the last one |
 //! | `{"command":"resize","cache":"1GiB"}`, also with `"export":NAME` | `{"capacity_blocks":N}` |
 //! | `{"command":"policy","policy":"lru"}` | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
 
@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Why a mount hears of no evictions, and the way out.
+pub(super) const NO_CACHE_ABOVE: &str = "no cache is above a mount; run it in `futae serve`";
 
 /// A mount at one moment.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -89,7 +92,7 @@ pub fn of_mount(
         .with("policy", move |Policy { policy, export }| {
             known(export, &names)?;
             let terms = PolicyTerms {
-                no_evictions: Some("no cache is above a mount; run it in `futae serve`"),
+                no_evictions: Some(NO_CACHE_ABOVE),
                 no_requests: (!joins).then_some(
                     "this mount does not join those that the kernel split; mount with --join-reads 1MiB",
                 ),

@@ -3,6 +3,7 @@
 use super::Facts;
 use crate::command::export::control_path;
 use crate::failure::Failure;
+use anyhow::anyhow;
 use futae_agent_protocol::PageCache;
 use futae_control::{EngineReport, RecordingPart, ask};
 use futae_engine::EngineStatus;
@@ -173,26 +174,31 @@ impl Source {
         }
     }
 
-    pub fn begin(&self, sample: f64) -> Result<(), Failure> {
-        self.order("record", Some(sample)).map(drop)
+    /// Begins to record; returns the number of the recording.
+    pub fn begin(&self, sample: f64) -> Result<u64, Failure> {
+        let answer = self.order(json!({ "command": "record", "sample": sample }))?;
+        answer["recording"].as_u64().ok_or_else(|| {
+            anyhow!("{}: the server is of another version", self.path.display()).into()
+        })
     }
 
-    pub fn take(&self) -> Result<RecordingPart, Failure> {
-        Ok(serde_json::from_value(self.order("recorded", None)?)?)
+    pub fn take(&self, recording: u64) -> Result<RecordingPart, Failure> {
+        self.part("recorded", recording)
     }
 
     /// Ends the recording, and takes what is left of it.
-    pub fn end(&self) -> Result<RecordingPart, Failure> {
-        Ok(serde_json::from_value(self.order("end-record", None)?)?)
+    pub fn end(&self, recording: u64) -> Result<RecordingPart, Failure> {
+        self.part("end-record", recording)
     }
 
-    fn order(&self, command: &str, sample: Option<f64>) -> Result<Value, Failure> {
-        let mut order = json!({ "command": command });
+    fn part(&self, command: &str, recording: u64) -> Result<RecordingPart, Failure> {
+        let answer = self.order(json!({ "command": command, "recording": recording }))?;
+        Ok(serde_json::from_value(answer)?)
+    }
+
+    fn order(&self, mut order: Value) -> Result<Value, Failure> {
         if let Some(export) = &self.export {
             order["export"] = json!(export);
-        }
-        if let Some(sample) = sample {
-            order["sample"] = json!(sample);
         }
         Ok(ask(&self.path, &order)?)
     }

@@ -5,8 +5,8 @@ use super::plan::Plan;
 use crate::command::volumes::Source;
 use crate::failure::Failure;
 use anyhow::anyhow;
+use futae_engine::FileStore;
 use futae_host::TlsOptions;
-use std::fs::File;
 use std::path::Path;
 
 /// Checks a file, and says what it comes to. Nothing is made, locked or listened on; NBD sources are not connected to.
@@ -20,15 +20,13 @@ pub fn check(path: &Path) -> Result<String, Failure> {
     let at = |message: String| args.placed(anyhow!(message).into());
     for export in &plan.exports {
         if let Source::File(image) = &export.source
-            && let Err(error) = File::open(image)
+            && let Err(error) = FileStore::check(image)
         {
-            return Err(at(format!(
-                "export {}: {}: {error}",
-                export.name,
-                image.display()
-            )));
+            return Err(at(format!("export {}: {error}", export.name)));
         }
     }
+    let user = args.privileges.check();
+    user.map_err(|failure| args.placed(failure))?;
     let tls = plan.server.tls.as_ref().map_or(Ok(()), TlsOptions::check);
     tls.map_err(|error| at(error.to_string()))?;
     for (option, socket) in plan.sockets() {

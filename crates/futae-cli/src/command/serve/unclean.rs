@@ -12,6 +12,7 @@ use futae_policy::VolumeId;
 use nix::unistd::User;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use tracing::warn;
@@ -52,9 +53,19 @@ impl UncleanArgs {
         let writes_back = engine.writes_back();
         let places = self.places(spec);
         let mut found = Vec::new();
-        for mark in &places {
+        for (at, mark) in places.iter().enumerate() {
             match mark.found() {
                 Ok(Some(since)) => found.push((mark, since)),
+                // Another user's directory, and not the place where a mark is made.
+                Err(error) if at > 0 && error.kind() == ErrorKind::PermissionDenied => {
+                    if writes_back {
+                        let path = mark.path().display();
+                        warn!(
+                            export = name,
+                            "whether an earlier server left a mark in {path} cannot be seen: {error}"
+                        );
+                    }
+                }
                 Err(error) if writes_back => return Err(refused(name, mark, &error)),
                 // A mark cannot have been made where none can be looked for.
                 Ok(None) | Err(_) => {}
