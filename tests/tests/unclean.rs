@@ -161,7 +161,7 @@ fn closes_do_not_use_up_what_a_flush_has_to_say() {
     obtain("the loss is told once for each cache", || file.sync_all());
     drop(file);
     stage.stop_mount_that_said("a flush failed");
-    stage.stop_serve();
+    stage.stop_serve_that_said("the first FLUSH");
 }
 
 #[test]

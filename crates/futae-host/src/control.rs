@@ -3,7 +3,7 @@
 //! | line | answer |
 //! | --- | --- |
 //! | `{"command":"status"}` | a [`crate::ServerStatus`] |
-//! | `{"command":"record","sample":1}`, `{"command":"recorded"}`, `{"command":"end-record"}`, with `"export":NAME` as below | `{"recording":true}`, a [`futae_control::RecordingPart`], `{"recording":false}` |
+//! | `{"command":"record","sample":1}`, `{"command":"recorded","recording":N}`, `{"command":"end-record","recording":N}`, with `"export":NAME` as below | `{"recording":N}`, a [`futae_control::RecordingPart`], the last one |
 //! | `{"command":"resize","cache":"1GiB"}`, with `"export":NAME` if exports have caches of their own | `{"capacity_blocks":N}` |
 //! | `{"command":"policy","policy":"lru"}`, with `"export":NAME` likewise | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
 //! | `{"command":"export-add","export":"NAME=SOURCE"}`, followed by options as for `--export` | `{"name":...,"size_bytes":N,"read_only":BOOL}` |

@@ -6,9 +6,9 @@ use super::{Args, Plan, Tell, Tracing, wait_for_the_end, warn_of_users};
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_control::{Control, Orders};
-use futae_engine::{Engine, EngineStatus};
+use futae_engine::{ClassStatus, Engine, EngineStatus};
 use futae_guest::{MountError, TreeHandle, TreeMount, TreeOptions};
-use futae_policy::{Argument, Kind, PolicySpec, Trait};
+use futae_policy::{Argument, Class, Kind, PolicySpec, Trait};
 use futae_units::Size;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -360,13 +360,9 @@ fn say_goodbye(args: &Args, status: &EngineStatus, tree: &TreeHandle) -> Result<
         all.requests,
         ratio(all.hits, all.requests)
     )?;
-    for class in status.classes.iter().filter(|class| class.class == 1) {
-        let hits = ratio(class.hits, class.requests);
-        write!(
-            out,
-            ", of protected files {} and {hits:.1} %",
-            class.requests
-        )?;
+    if let Some((requests, hits)) = of_protected(&status.classes) {
+        let hits = ratio(hits, requests);
+        write!(out, ", of protected files {requests} and {hits:.1} %")?;
     }
     writeln!(
         out,
@@ -374,4 +370,36 @@ fn say_goodbye(args: &Args, status: &EngineStatus, tree: &TreeHandle) -> Result<
         status.store_reads, status.errors
     )?;
     Ok(())
+}
+
+/// Requests for blocks of protected files and their hits, dirty blocks included; none if there were none.
+fn of_protected(classes: &[ClassStatus]) -> Option<(u64, u64)> {
+    let protected = Class::PROTECTED.number();
+    let of = classes.iter().filter(|it| it.class & protected != 0);
+    let sum = |(requests, hits), it: &ClassStatus| (requests + it.requests, hits + it.hits);
+    let sum = of.fold((0, 0), sum);
+    (sum.0 > 0).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ClassStatus, of_protected};
+
+    #[test]
+    fn protected_blocks_count_also_while_they_are_dirty() {
+        let class = |class, requests, hits| ClassStatus {
+            class,
+            requests,
+            hits,
+            misses: requests - hits,
+        };
+        let classes = [
+            class(0, 9, 8),
+            class(1, 5, 3),
+            class(4, 7, 7),
+            class(5, 2, 1),
+        ];
+        assert_eq!(of_protected(&classes), Some((7, 4)));
+        assert_eq!(of_protected(&classes[..1]), None);
+    }
 }
