@@ -139,6 +139,13 @@ fn a_server_is_started_from_a_file_told_and_reloaded() {
     place.logged("0 caches resized, 0 with another policy, 1 changes need a restart");
     assert_eq!(place.capacities(), (768, 1280));
 
+    // One that is to have none any more has it until then, and no other cache takes its memory.
+    let joined = changed.replace("share = \"3MiB\"\n", "");
+    place.write(&joined.replace("read-only = true\n", ""));
+    server.signal(Signal::HUP);
+    place.logged("export vm1 has changed");
+    assert_eq!(place.capacities(), (768, 1280));
+
     place.write(&FILE.replace("cache =", "chache ="));
     server.signal(Signal::HUP);
     place.logged("serve.toml:2: chache: no option");

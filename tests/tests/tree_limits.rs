@@ -13,34 +13,6 @@ use std::time::{Duration, SystemTime};
 const BLOCK: usize = 4096;
 
 #[test]
-fn a_change_underneath_of_a_file_that_is_being_written_may_be_missed_until_the_next() {
-    if !has_fuse() {
-        return;
-    }
-    let mut tree = Tree::new();
-    let (lower, upper) = (tree.lower("file"), tree.upper("file"));
-    fs::write(&lower, vec![1; 4 * BLOCK]).expect("a file");
-    tree.mount(&["--cache", "1MiB"]);
-    let writer = OpenOptions::new().write(true).open(&upper).expect("opened");
-    assert_eq!(read(&upper), vec![1; 4 * BLOCK]);
-    let below = OpenOptions::new().write(true).open(&lower).expect("opened");
-    below
-        .write_all_at(&[2; BLOCK], 3 * BLOCK as u64)
-        .expect("below");
-    // Our own write is the last that is known of the file.
-    writer.write_all_at(&[3; BLOCK], 0).expect("above");
-    let seen = read(&upper);
-    assert_eq!(seen[0], 3, "what was written through the mount");
-    assert_eq!(seen[3 * BLOCK], 1, "missed; if it is not any more, say so");
-    below
-        .write_all_at(&[4; BLOCK], 2 * BLOCK as u64)
-        .expect("below");
-    let seen = read(&upper);
-    assert_eq!([seen[0], seen[2 * BLOCK], seen[3 * BLOCK]], [3, 4, 2]);
-    tree.stop();
-}
-
-#[test]
 fn reading_from_the_cache_leaves_the_time_of_access() {
     if !has_fuse() {
         return;

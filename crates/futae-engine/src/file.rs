@@ -80,12 +80,8 @@ impl FileStore {
     ///
     /// Why it cannot.
     pub fn check(path: &Path) -> Result<(), SetupError> {
-        let looked = || {
-            length::check_kind(path)?;
-            let file = File::open(path).map_err(|error| error.to_string())?;
-            length::of_opened(&file)
-        };
-        looked().map(drop).map_err(|problem| SetupError::Open {
+        let found = length::of_path(path);
+        found.map(drop).map_err(|problem| SetupError::Open {
             path: path.to_owned(),
             problem,
         })
@@ -101,10 +97,7 @@ impl FileStore {
         } else {
             OFlags::RDWR
         };
-        // What cannot be looked at cannot be opened either, and `open` says why.
-        if rustix::fs::stat(path).is_ok() {
-            length::check_kind(path).map_err(refused)?;
-        }
+        length::check_kind(path).map_err(refused)?;
         let open = |extra| rustix::fs::open(path, access | OFlags::CLOEXEC | extra, Mode::empty());
         let buffered = open(OFlags::empty()).map_err(|errno| refused(opening(errno)))?;
         let stat = rustix::fs::fstat(&buffered).map_err(|errno| refused(errno.to_string()))?;

@@ -42,6 +42,9 @@ pub(crate) struct VolumeFile {
     longest: AtomicU32,
     /// Whether anything was written since the mount.
     has_written: AtomicBool,
+    /// Changes that were answered, and how many of them a flush has covered.
+    answered: AtomicU64,
+    flushed: AtomicU64,
     /// How a flush failed of which only a close was told.
     failed_at_close: Mutex<Option<Errno>>,
     split_reads: SplitReads,
@@ -64,6 +67,8 @@ impl VolumeFile {
             sequence: AtomicU64::new(0),
             longest: AtomicU32::new(0),
             has_written: AtomicBool::new(false),
+            answered: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
             failed_at_close: Mutex::new(None),
             pages: Arc::default(),
         }
@@ -165,8 +170,10 @@ impl VolumeFile {
         self.touch();
         data.show(length as usize);
         let under_way = self.watch(Asked::Write, length);
+        let file = Arc::clone(self);
         let answer = move |result: Result<IoBuf, IoError>| {
             under_way.end(result.is_err());
+            file.answered.fetch_add(1, Ordering::AcqRel);
             done(result.map(|_| length as u32).map_err(|error| errno(&error)));
         };
         let (work, done) = (Operation::Write { offset, data, fua }, Box::new(answer));
@@ -182,9 +189,9 @@ impl VolumeFile {
 
     /// Writes everything that was answered to stable storage. A failure that only a close was told of counts again, once: a
     /// close by another process, such as a child, tells nobody who can act on it.
-    pub(crate) fn flush(&self, done: impl FnOnce(Result<(), Errno>) + Send + 'static) {
+    pub(crate) fn flush(self: &Arc<Self>, done: impl FnOnce(Result<(), Errno>) + Send + 'static) {
         let untold = locked(&self.failed_at_close).take();
-        self.flush_now(move |result| done(untold.map_or(result, Err)));
+        self.flush_now(move |result, _| done(untold.map_or(result, Err)));
     }
 
     /// As [`flush`](Self::flush), when a descriptor is closed.
@@ -193,15 +200,26 @@ impl VolumeFile {
         done: impl FnOnce(Result<(), Errno>) + Send + 'static,
     ) {
         let file = Arc::clone(self);
-        self.flush_now(move |result| {
-            if let Err(errno) = result {
+        self.flush_now(move |result, has_changes| {
+            // Of no change nothing can be lost, and the store may be gone.
+            if has_changes && let Err(errno) = result {
                 *locked(&file.failed_at_close) = Some(errno);
             }
             done(result);
         });
     }
 
-    fn flush_now(&self, done: impl FnOnce(Result<(), Errno>) + Send + 'static) {
+    /// Flushes, and says whether there were changes that no flush had covered before.
+    fn flush_now(self: &Arc<Self>, done: impl FnOnce(Result<(), Errno>, bool) + Send + 'static) {
+        let answered = self.answered.load(Ordering::Acquire);
+        let file = Arc::clone(self);
+        let done = move |result: Result<(), Errno>| {
+            let has_changes = answered > file.flushed.load(Ordering::Acquire);
+            if result.is_ok() {
+                file.flushed.fetch_max(answered, Ordering::AcqRel);
+            }
+            done(result, has_changes);
+        };
         let under_way = self.watch(Asked::Flush, 0);
         self.submit(Operation::Flush, without_data(under_way, done));
     }
@@ -219,7 +237,7 @@ impl VolumeFile {
     /// Punches a hole or zeroes a range. Both must read as zeroes afterwards, so a hole is a
     /// zeroing that may deallocate, not a trim.
     pub(crate) fn allocate(
-        &self,
+        self: &Arc<Self>,
         offset: u64,
         length: u64,
         what: i32,
@@ -247,6 +265,11 @@ impl VolumeFile {
             no_hole,
         };
         let under_way = self.watch(Asked::Zero, length);
+        let file = Arc::clone(self);
+        let done = move |result| {
+            file.answered.fetch_add(1, Ordering::AcqRel);
+            done(result);
+        };
         self.submit(operation, without_data(under_way, done));
     }
 

@@ -2,6 +2,7 @@
 
 use super::sector;
 use rustix::fs::{FileType, SeekFrom};
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -14,13 +15,19 @@ pub fn of_opened(file: impl AsFd) -> Result<u64, String> {
     }
 }
 
-/// An error sentence if a path is neither a regular file nor a block device. To open another kind, such as a pipe, may wait for
-/// ever.
+/// As [`of_opened`], of the file at a path.
+pub fn of_path(path: &Path) -> Result<u64, String> {
+    check_kind(path)?;
+    of_opened(File::open(path).map_err(|error| error.to_string())?)
+}
+
+/// An error sentence if a path is of a kind, such as a pipe, whose opening may wait for ever. What cannot be looked at, and a
+/// directory, cannot be opened either, and `open` says why.
 pub fn check_kind(path: &Path) -> Result<(), String> {
-    let stat = rustix::fs::stat(path).map_err(|errno| errno.to_string())?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile | FileType::BlockDevice => Ok(()),
-        _ => Err(OTHER_KIND.to_owned()),
+    let kind = rustix::fs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    match kind {
+        Ok(FileType::RegularFile | FileType::BlockDevice | FileType::Directory) | Err(_) => Ok(()),
+        Ok(_) => Err(OTHER_KIND.to_owned()),
     }
 }
 

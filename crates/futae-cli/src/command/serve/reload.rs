@@ -48,7 +48,8 @@ impl Running {
             let (old, new) = (self.opener.spec_of(name), plan.spec_of(name));
             old.is_none_or(|old| new.is_none_or(|new| old.share.is_some() == new.share.is_some()))
         };
-        let resized = resize_all(&plan, server, &keeps_cache);
+        let taken = self.taken_blocks(&plan, server);
+        let resized = resize_all(&plan, server, taken, &keeps_cache);
         let added = self.add_missing(&plan, server);
         let changed = change_policy(&plan, server);
         let limited = limit_all(&plan, server);
@@ -69,6 +70,18 @@ impl Running {
             "{path} read again: {added} exports added, {removed} removed, {limited} with other limits a second, {resized} caches resized, {changed} with another \
              policy, {waits} changes need a restart"
         );
+    }
+
+    /// Blocks of the caches of exports that are to have none of their own any more: they keep them until the next start, or
+    /// until their clients leave. So that all caches together stay within `cache`, the common one has so many fewer.
+    fn taken_blocks(&self, plan: &Plan, server: &Server) -> u64 {
+        let is_own = |spec: Option<&VolumeSpec>| spec.is_some_and(|spec| spec.share.is_some());
+        let names = server.export_names().into_iter();
+        let kept = names.filter(|name| {
+            is_own(self.opener.spec_of(name).as_ref()) && !is_own(plan.spec_of(name))
+        });
+        let caches = kept.filter_map(|name| server.cache_of(&name));
+        caches.map(|cache| cache.status().capacity_blocks).sum()
     }
 
     /// Adds the exports that the server does not have, and says how many.
@@ -130,8 +143,14 @@ fn remove_others(plan: &Plan, server: &Server) -> usize {
 }
 
 /// Gives every cache the size that it has in the plan, and says how many had another. Those that shrink go first. An
-/// export that is to have a cache of its own, or no longer, is still in the cache that it was opened with: `keeps_cache`.
-fn resize_all(plan: &Plan, server: &Server, keeps_cache: &dyn Fn(&str) -> bool) -> usize {
+/// export that is to have a cache of its own, or no longer, is still in the cache that it was opened with: `keeps_cache`. The
+/// common cache has `taken` blocks fewer.
+fn resize_all(
+    plan: &Plan,
+    server: &Server,
+    taken: u64,
+    keeps_cache: &dyn Fn(&str) -> bool,
+) -> usize {
     let mut resized = 0;
     for shrinks in [true, false] {
         for (export, blocks) in plan.sizes() {
@@ -139,10 +158,17 @@ fn resize_all(plan: &Plan, server: &Server, keeps_cache: &dyn Fn(&str) -> bool) 
                 continue;
             };
             let now = engine.status().capacity_blocks;
-            if now == u64::from(blocks) || (now > u64::from(blocks)) != shrinks {
+            let is_common = plan
+                .spec_of(export)
+                .is_some_and(|spec| spec.share.is_none());
+            let blocks = match is_common {
+                true => u64::from(blocks).saturating_sub(taken).max(1),
+                false => blocks.into(),
+            };
+            if now == blocks || (now > blocks) != shrinks {
                 continue;
             }
-            let size = Size::Bytes(u64::from(blocks) * engine.block_bytes());
+            let size = Size::Bytes(blocks * engine.block_bytes());
             match resize(&engine, size) {
                 Ok(_) => {
                     resized += 1;
