@@ -278,6 +278,11 @@ fn mount() {
             &["--policy", "hysteria", "history"],
         ),
         case(
+            &mount(image, point, &["--policy", "exclusive"]),
+            2,
+            &["--policy exclusive", "no cache is above a mount"],
+        ),
+        case(
             &mount(image, point, &["--history", "100"]),
             2,
             &["--history", "--policy lfu-history"],
