@@ -26,7 +26,7 @@ pub use access::Access;
 pub use cache::{EngineReport, check_cache_bytes, resize};
 pub use client::{AskError, ask, ask_within};
 pub use orders::{NoArguments, Orders};
-pub use policy::{PolicyTerms, change_policy};
+pub use policy::{PolicyTerms, change_policy, lives_without_evictions};
 pub use recording::RecordingPart;
 pub use server::Control;
 pub use socket::{SocketError, UnixSocket};

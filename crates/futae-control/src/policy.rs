@@ -77,9 +77,21 @@ fn name_classes(spec: &mut PolicySpec, names: &[String]) -> Result<(), String> {
     Ok(())
 }
 
+/// Refuses a policy that keeps what caches above evict, for a cache that hears of none.
+///
+/// # Errors
+///
+/// A sentence that ends with `why`.
+pub fn lives_without_evictions(spec: &PolicySpec, why: &str) -> Result<(), String> {
+    match spec.lives_on_demotions() {
+        true => Err(format!("it keeps what caches above evict, and {why}")),
+        false => Ok(()),
+    }
+}
+
 fn fits(spec: &PolicySpec, engine: &Engine, terms: &PolicyTerms<'_>) -> Result<(), String> {
-    if let (true, Some(why)) = (spec.lives_on_demotions(), terms.no_evictions) {
-        return Err(format!("it keeps what caches above evict, and {why}"));
+    if let Some(why) = terms.no_evictions {
+        lives_without_evictions(spec, why)?;
     }
     if let (true, Some(why)) = (spec.counts_requests(), terms.no_requests) {
         return Err(format!("it counts requests of applications, and {why}"));

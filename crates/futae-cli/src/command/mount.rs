@@ -299,13 +299,8 @@ impl Plan {
         let mut policy = args.tree.policy(policy)?;
         let volumes = open::volumes(args)?;
         let classes = ClassNames::new(&volumes, &mut policy)?;
-        if policy.lives_on_demotions() {
-            return Err(Failure::usage(format!(
-                "--policy {}: it keeps what caches above evict, and {}",
-                policy.name,
-                orders::NO_CACHE_ABOVE
-            )));
-        }
+        futae_control::lives_without_evictions(&policy, orders::NO_CACHE_ABOVE)
+            .map_err(|problem| Failure::usage(format!("--policy {}: {problem}", policy.name)))?;
         if volumes.len() > 1 && policy.has(Trait::ChoosesByNumber) {
             return Err(Failure::usage(format!(
                 "--policy {} keeps blocks of a single source; mount the sources one by one",

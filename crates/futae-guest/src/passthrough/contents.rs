@@ -89,7 +89,7 @@ impl Contents {
             && self
                 .lower
                 .place()
-                .is_ok_and(|place| self.lower.seen.is_foreign(&place))
+                .is_ok_and(|place| self.lower.seen.differs_now(&place))
     }
 
     /// The kernel's pages of the file, if any, are stale.

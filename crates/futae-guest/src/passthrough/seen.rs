@@ -87,7 +87,7 @@ impl Seen {
     }
 
     /// Whether the file differs from its last known state while no write is under way.
-    pub(crate) fn is_foreign(&self, place: &OwnedFd) -> bool {
+    pub(crate) fn differs_now(&self, place: &OwnedFd) -> bool {
         stamp_of(place).is_ok_and(|now| self.differs(&now))
     }
 
