@@ -4,7 +4,7 @@
 .PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak nightly kills vopr crash-states planted-bugs sanitize suites bench bench-isolation reference lint
 
 CARGO ?= cargo
-# How long each target of `make fuzz` looks for crashes, from the inputs of fuzz/saved on. Longer runs are for a night.
+# How long each target of `make fuzz` looks for new inputs, from those of fuzz/saved on. Longer runs are for a night.
 FUZZ_SECONDS ?= 10
 # How often `make kills` ends a server.
 KILLS ?= 1000
@@ -19,11 +19,10 @@ demo: ## the two-level cache live on this machine, beside its prediction
 	$(CARGO) run --profile demo --locked -p futae-cli --no-default-features --bin futae -- demo $(ARGS)
 
 # test-lanes runs the tests of test-crates and test-e2e as one, so that crates have the same features in all and are built once.
-test: ## every test, cheap ones first, then some fuzzing
+test: ## every test, cheap ones first
 	@scripts/install-deps test
 	$(MAKE) test-unit
-	scripts/test-lanes --beside "scripts/fuzz build"
-	$(MAKE) fuzz
+	scripts/test-lanes
 
 # Of integration tests those whose names no test with a mount has. All crates have the features that `make test` builds them with,
 # so nothing is compiled for this alone.
@@ -47,7 +46,7 @@ test-python: ## the Python package: its wheel in a clean environment, beside the
 	@scripts/install-deps test
 	@scripts/test-python $(ARGS)
 
-fuzz: ## every fuzz target on stable Rust, FUZZ_SECONDS each
+fuzz: ## looks for new inputs with every fuzz target on stable Rust, FUZZ_SECONDS each; the saved ones are part of `make test`
 	@scripts/fuzz $(FUZZ_SECONDS)
 
 soak: ## the model checker of consistency for an hour; ARGS="--seconds N --seed N --rounds N --restarts N"
@@ -103,7 +102,7 @@ oci: deb ## an OCI image of the host's package, in target/futae-oci.tar; needs r
 package: ## what each published crate would hold; nothing is uploaded
 	$(CARGO) package --workspace --locked --no-verify --allow-dirty --quiet \
 		--exclude futae-lab --exclude futae-python --exclude futae-papers --exclude futae-machine --exclude futae-bench \
-		--exclude futae-tests --exclude futae-testkit --exclude futae-vopr --exclude futae-interleavings --exclude futae-examples
+		--exclude futae-tests --exclude futae-testkit --exclude futae-vopr --exclude futae-inputs --exclude futae-interleavings --exclude futae-examples
 
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check

@@ -1,185 +1,27 @@
-//! Arbitrary bytes as a trace file. The environment variable `FUTAE_FUZZ_FORMAT` names the format,
-//! or is `any`, where it is to be told from the data, or `columns`, for maps of columns; `list`
-//! lists them all. The first byte of an input says how it is read.
+//! The environment variable `FUTAE_FUZZ_FORMAT` names what is read: a format, `any` or `columns`; `list` lists them all.
 
 #![no_main]
 
-mod formats;
-mod seeds;
-
-use futae_trace::{
-    Columns, Compression, DenseTrace, Extras, Format, Request, RequestReader, TraceOptions,
-    TraceReader, TraceWriter, View, WriteOptions,
-};
+use futae_fuzz::plant;
+use futae_inputs::trace_readers::{Subject, run, seeds};
 use libfuzzer_sys::fuzz_target;
-use seeds::Shelf;
-use std::collections::HashMap;
-use std::io::Cursor;
-use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
-/// What is read of an input at most: small files can hold any amount of compressed data.
-const DATA_BYTES_MAX: u64 = 1 << 20;
-const ACCESSES_MAX: u64 = 1 << 16;
-const COLUMNS: &str = "time=1:ms,volume=0,volume=2,offset=4:512,length=3:512,kind=5:read1";
-
-/// Flags that say what is done with what was read.
-const NUMBER: u8 = 8;
-const WRITE: u8 = 16;
-
-/// What an input is taken for.
-enum Subject {
-    Columns,
-    Any,
-    One(Format),
-}
-
-static SUBJECT: OnceLock<Subject> = OnceLock::new();
-
-fn subject() -> &'static Subject {
-    SUBJECT.get_or_init(|| {
-        let name = std::env::var("FUTAE_FUZZ_FORMAT");
-        match name.as_deref() {
-            Ok("list") => {
-                let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
-                println!("any\ncolumns\n{}", names.join("\n"));
-                std::process::exit(0);
-            }
-            Ok("columns") => Subject::Columns,
-            Ok("any") | Err(_) => Subject::Any,
-            Ok(name) => Subject::One(name.parse().expect("FUTAE_FUZZ_FORMAT names a format")),
+static SUBJECT: LazyLock<Subject> =
+    LazyLock::new(|| match std::env::var("FUTAE_FUZZ_FORMAT").as_deref() {
+        Ok("list") => {
+            Subject::all().for_each(|(name, _)| println!("{name}"));
+            std::process::exit(0);
         }
-    })
-}
+        Ok(name) => name.parse().expect("FUTAE_FUZZ_FORMAT names a format"),
+        Err(_) => Subject::Any,
+    });
 
 fn begin() {
     // libFuzzer's hook ends the process at every panic, also at those that are caught, as those
     // of the Parquet library are; without it only panics that leave the target do.
     drop(std::panic::take_hook());
-    let traces: Vec<Vec<u8>> = match subject() {
-        Subject::Columns => vec![COLUMNS.into(), b"separator=blank,offset=2:512".to_vec()],
-        Subject::Any => Format::ALL
-            .into_iter()
-            .flat_map(formats::of_format)
-            .collect(),
-        Subject::One(format) => formats::of_format(*format),
-    };
-    let flagged = |flags: u8| {
-        traces
-            .iter()
-            .map(move |trace| [&[flags][..], trace].concat())
-    };
-    seeds::plant(
-        &flagged(0)
-            .chain(flagged(NUMBER | WRITE))
-            .collect::<Vec<_>>(),
-    );
+    plant(&seeds(*SUBJECT));
 }
 
-fuzz_target!(init: begin(), |input: &[u8]| {
-    let [flags, data @ ..] = input else {
-        return;
-    };
-    let format = match subject() {
-        Subject::Columns => {
-            let _ = String::from_utf8_lossy(data).parse::<Columns>();
-            return;
-        }
-        Subject::Any => None,
-        Subject::One(format) => Some(*format),
-    };
-    let options = TraceOptions {
-        format,
-        skip_bad: flags & 1 > 0,
-        columns: COLUMNS.parse().ok().filter(|_| flags & 2 > 0),
-        unit_bytes: if flags & 4 > 0 { 512 } else { 4096 },
-        data_bytes_max: Some(DATA_BYTES_MAX),
-        ..TraceOptions::default()
-    };
-    let open = || TraceReader::new(Path::new("t"), Cursor::new(data.to_vec()), &options);
-    let (Ok(mut one_by_one), Ok(mut batched)) = (open(), open()) else {
-        return;
-    };
-    let mut error = None;
-    let mut requests = Vec::new();
-    for next in one_by_one.by_ref() {
-        match next {
-            Ok(request) => requests.push(request),
-            Err(e) => error = Some(e.to_string()),
-        }
-    }
-    assert!(one_by_one.next().is_none());
-    let mut batch = Vec::new();
-    let outcome = batched.read_batch(&mut batch, usize::MAX);
-    assert_eq!(outcome.err().map(|e| e.to_string()), error);
-    assert_eq!(batch, requests);
-    assert_eq!(batched.skipped(), one_by_one.skipped());
-    // Both take many times as long as reading.
-    if flags & NUMBER > 0 {
-        number(&requests);
-    }
-    if flags & WRITE > 0 {
-        write(&requests, one_by_one.volumes());
-    }
-});
-
-/// Blocks are numbered as they come.
-fn number(requests: &[Request]) {
-    for view in [View::Start, View::Blocks(4096), View::Blocks(3000)] {
-        let accesses = |r: &Request| r.length_bytes / 3000 + 2;
-        if requests.iter().map(accesses).sum::<u64>() > ACCESSES_MAX {
-            return;
-        }
-        let mut numbers = HashMap::new();
-        let mut expected = Vec::new();
-        for request in requests {
-            for block in view.blocks(request) {
-                let next = numbers.len() as u32;
-                expected.push(*numbers.entry((request.volume, block)).or_insert(next));
-            }
-        }
-        let trace = DenseTrace::from_requests(requests, view).expect("few blocks");
-        assert_eq!(trace.ids(), expected);
-    }
-}
-
-/// What was read can be written and read again.
-fn write(requests: &[Request], volumes: &[String]) {
-    // A trace without requests cannot be read again, and a table holds no object of more than 1 GiB.
-    if requests.is_empty() || requests.iter().any(|it| it.length_bytes > 1 << 30) {
-        return;
-    }
-    let options = WriteOptions {
-        format: Format::Csv,
-        compression: Compression::None,
-        view: View::Start,
-        extras: Extras::default(),
-    };
-    let shelf = Shelf::default();
-    let path = Path::new("t");
-    let mut writer = TraceWriter::new(path, shelf.clone(), &options).expect("memory");
-    for request in requests {
-        writer.write(request, volumes).expect("memory");
-    }
-    writer.finish().expect("memory");
-    let reader = TraceReader::new(path, Cursor::new(shelf.take()), &TraceOptions::default());
-    let again: Vec<Request> = reader
-        .expect("a header")
-        .map(|request| request.expect("a request"))
-        .collect();
-    // Bad records may have named volumes too: then the numbers are others.
-    let mut renumbered = HashMap::new();
-    assert_eq!(again.len(), requests.len());
-    for (found, expected) in again.iter().zip(requests) {
-        let number = renumbered.entry(expected.volume).or_insert(found.volume);
-        assert_eq!(*number, found.volume);
-        let volume = found.volume;
-        assert_eq!(
-            *found,
-            Request {
-                volume,
-                ..*expected
-            }
-        );
-    }
-}
+fuzz_target!(init: begin(), |input: &[u8]| run(*SUBJECT, input));

@@ -45,9 +45,10 @@ const TESTED_IN_GUESTS: [&str; 2] = ["futae-agent", "futae-balance"];
 const FOR_TESTS: &str = "futae-testkit";
 
 /// Packages that may use all of them, and that nothing uses.
-const OUTSIDE: [&str; 6] = [
+const OUTSIDE: [&str; 7] = [
     "futae-bench",
     "futae-examples",
+    "futae-inputs",
     "futae-interleavings",
     "futae-python",
     "futae-tests",

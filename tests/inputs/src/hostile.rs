@@ -1,15 +1,18 @@
 //! What the hostile targets share: an input that is read off as decisions, and content in which
 //! every byte tells whose it is and where it belongs.
-#![allow(
-    dead_code,
-    unused_imports,
-    clippy::allow_attributes,
-    reason = "no target uses all of it"
-)]
-
 pub use futae_testkit::wait::eventually;
 
+pub mod attacker;
+pub mod player;
+pub mod speaker;
+
 use std::sync::LazyLock;
+use tempfile::TempDir;
+
+/// A directory of an input for its sockets, as several inputs may run at a time.
+pub fn sockets() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
 
 /// Reads an input off as decisions; 0 for every decision after its end.
 pub struct Script<'a> {
@@ -77,15 +80,4 @@ pub fn stamped(owner: u8, start: u64, bytes: usize) -> Vec<u8> {
         return CONTENT[usize::from(owner)][start as usize..end as usize].to_vec();
     }
     (start..end).map(|at| stamp(owner, at)).collect()
-}
-
-/// Puts the inputs into the directory that `FUTAE_FUZZ_SEEDS` names, if it does.
-pub fn plant(inputs: &[Vec<u8>]) {
-    let Some(directory) = std::env::var_os("FUTAE_FUZZ_SEEDS") else {
-        return;
-    };
-    for (number, input) in inputs.iter().enumerate() {
-        let path = std::path::Path::new(&directory).join(format!("seed-{number}"));
-        std::fs::write(path, input).expect("seeds can be written");
-    }
 }

@@ -70,7 +70,7 @@ impl Attackers {
             0 => self.slots[slot] = self.connect(),
             1..5 => self.slots[slot] = self.enter(script),
             5 => self.say(slot, &option(script)),
-            6 => self.say(slot, &(script.byte() as u32 & 3).to_be_bytes()),
+            6 => self.say(slot, &(u32::from(script.byte()) & 3).to_be_bytes()),
             7 => {
                 let request = self.any_request(script);
                 let payload = script.word() as usize % 9000;

@@ -40,7 +40,7 @@ pub fn requests() -> Vec<Request> {
             0 => RequestKind::Write,
             _ => RequestKind::Read,
         },
-        time_us: (number % 7 > 0).then_some(number * 1000),
+        time_us: (!number.is_multiple_of(7)).then_some(number * 1000),
     };
     (0..20).map(request).collect()
 }
@@ -60,15 +60,4 @@ pub fn written(format: Format, compression: Compression, requests: &[Request]) -
     }
     writer.finish().expect("memory");
     shelf.take()
-}
-
-/// Puts the inputs into the directory that `FUTAE_FUZZ_SEEDS` names, if it does.
-pub fn plant(inputs: &[Vec<u8>]) {
-    let Some(directory) = std::env::var_os("FUTAE_FUZZ_SEEDS") else {
-        return;
-    };
-    for (number, input) in inputs.iter().enumerate() {
-        let path = Path::new(&directory).join(format!("seed-{number}"));
-        std::fs::write(path, input).expect("seeds can be written");
-    }
 }
