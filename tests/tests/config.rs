@@ -264,6 +264,7 @@ fn a_file_is_checked_beside_the_server_that_uses_it() {
     symlink("one.img", place.path("soft.img")).expect("a link");
     fs::write(place.path("empty.img"), "").expect("a file");
     mknodat(CWD, place.path("pipe"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
+    let too_long = format!("DIR/{}.sock", "x".repeat(108));
     for (from, to, code, line) in [
         (
             "share = \"1MiB\"",
@@ -395,6 +396,19 @@ fn a_file_is_checked_beside_the_server_that_uses_it() {
             "DIR/none/vm1.sock",
             1,
             "there is no directory",
+        ),
+        (
+            "DIR/vm1.sock",
+            "DIR/one.img",
+            1,
+            "exists and is not a socket",
+        ),
+        ("DIR/vm1.sock", too_long.as_str(), 1, "at most 107 bytes"),
+        (
+            "unix:DIR/vm1.sock",
+            "tcp:0.0.0.0:10809",
+            1,
+            "give --tls-cert",
         ),
     ] {
         place.write(&FILE.replace(from, to));

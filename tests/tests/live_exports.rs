@@ -314,14 +314,16 @@ fn a_client_that_connects_anew_sees_that_an_image_is_longer() {
     let file = fs::OpenOptions::new().write(true).open(&image);
     let longer = before + 16 * BLOCK as u64;
     file.expect("the image").set_len(longer).expect("longer");
-    let (ok, text) = said(&[
-        "export",
-        "lengthen",
-        text(&place.path("control.sock")),
-        "vm1",
-    ]);
+    let control = text(&place.path("control.sock")).to_owned();
+    let (ok, text) = said(&["export", "lengthen", &control, "vm1"]);
     assert!(ok, "{text}");
     assert_eq!(read(before), Ok(vec![0; BLOCK]));
     assert!(read(longer).is_err(), "beyond its new end");
+    // Another file in its place is none of what is served.
+    let other = place.path("other.img");
+    fs::copy(&image, &other).expect("a copy");
+    fs::rename(&other, &image).expect("in the place of the image");
+    let (ok, text) = said(&["export", "lengthen", &control, "vm1"]);
+    assert!(!ok && text.contains("is another file now"), "{text}");
     assert!(server.stop().status.success());
 }

@@ -81,11 +81,7 @@ impl UnixSocket {
         name_in_directory: &str,
         access: &Access,
     ) -> Result<Self, SocketError> {
-        let path = if path.is_dir() {
-            path.join(name_in_directory)
-        } else {
-            path.to_owned()
-        };
+        let path = completed(path, name_in_directory);
         let refused = |source| SocketError::refused(&path, source);
         if let Some(socket) = futae_systemd::take_unix(&path) {
             let path = std::path::absolute(&path).map_err(refused)?;
@@ -121,6 +117,26 @@ impl UnixSocket {
             path: file.path.clone(),
             _file: Some(file),
         })
+    }
+
+    /// Whether a socket could be made there as by [`Self::bind`], without making one. One that is in use is no error.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::bind`], as far as the path shows them.
+    pub fn check(path: &Path, name_in_directory: &str) -> Result<(), SocketError> {
+        let path = completed(path, name_in_directory);
+        let refused = |source| SocketError::refused(&path, source);
+        address_of(&path).map_err(refused)?;
+        let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+        if let Some(directory) = directory.filter(|it| !it.is_dir()) {
+            let problem = format!("there is no directory {}", directory.display());
+            return Err(refused(io::Error::new(io::ErrorKind::NotFound, problem)));
+        }
+        match fs::symlink_metadata(&path) {
+            Ok(found) if !found.file_type().is_socket() => Err(SocketError::NotASocket { path }),
+            _ => Ok(()),
+        }
     }
 
     /// The next connection; an error of the kind "would block" if there is none yet.
@@ -173,20 +189,32 @@ impl SocketError {
     }
 }
 
+/// The path of the socket itself: a directory is completed by `name_in_directory`.
+fn completed(path: &Path, name_in_directory: &str) -> PathBuf {
+    if path.is_dir() {
+        path.join(name_in_directory)
+    } else {
+        path.to_owned()
+    }
+}
+
+fn address_of(path: &Path) -> io::Result<SocketAddrUnix> {
+    SocketAddrUnix::new(path).map_err(|errno| match errno {
+        Errno::NAMETOOLONG => io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the path of a socket has at most 107 bytes",
+        ),
+        other => other.into(),
+    })
+}
+
 /// A socket bound to `path` that does not listen yet, with mode 0600.
 fn bind_at(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // The file gets the socket's mode, less the umask.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    let address = SocketAddrUnix::new(path).map_err(|errno| match errno {
-        Errno::NAMETOOLONG => io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "the path of a socket has at most 107 bytes",
-        ),
-        other => other.into(),
-    })?;
-    bind(&socket, &address)?;
+    bind(&socket, &address_of(path)?)?;
     Ok(socket)
 }
 
@@ -236,6 +264,8 @@ mod tests {
         let error = UnixSocket::bind(&path, "").expect_err("not a socket");
         assert!(error.to_string().contains("not a socket"), "{error}");
         assert_eq!(fs::read_to_string(&path).expect("read"), "precious");
+        let foreseen = UnixSocket::check(&path, "").expect_err("not a socket");
+        assert_eq!(foreseen.to_string(), error.to_string());
     }
 
     #[test]

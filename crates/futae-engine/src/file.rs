@@ -191,16 +191,11 @@ impl Inner {
 
     /// Adopts a greater length.
     fn look_again(&self) -> Result<u64, IoError> {
-        let (path, before) = (self.path.display(), self.size_bytes());
-        let failed =
-            |problem: String| IoError::new(IoErrorKind::Unsupported, format!("{path}: {problem}"));
-        let after = length::of(&*self.buffered).map_err(failed)?;
-        if after < before {
-            let problem = format!(
-                "has {after} bytes, fewer than the {before} that it had; make it as long again, or longer"
-            );
-            return Err(failed(problem));
-        }
+        let after = length::again(&self.buffered, &self.path, self.size_bytes());
+        let after = after.map_err(|problem| {
+            let message = format!("{}: {problem}", self.path.display());
+            IoError::new(IoErrorKind::Unsupported, message)
+        })?;
         self.size_bytes.store(after, Ordering::Relaxed);
         self.end.move_to(after);
         Ok(after)

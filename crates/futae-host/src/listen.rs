@@ -127,15 +127,9 @@ impl Gate {
                 })
             }
             Listen::Tcp { host, port } => {
-                let refused = |source| self.address.refused(source);
-                let addresses = (host.as_str(), *port).to_socket_addrs().map_err(refused)?;
-                let addresses: Vec<_> = addresses.collect();
-                let is_local = addresses.iter().all(|address| address.ip().is_loopback());
-                if !is_local && !may_be_reached {
-                    let address = self.address.to_string();
-                    return Err(HostError::InsecureTcp { address });
-                }
-                let (socket, port) = listen_on(&addresses).map_err(refused)?;
+                let addresses = self.resolve(host, *port, may_be_reached)?;
+                let socket = listen_on(&addresses);
+                let (socket, port) = socket.map_err(|source| self.address.refused(source))?;
                 let address = Listen::Tcp {
                     host: host.clone(),
                     port,
@@ -148,6 +142,37 @@ impl Gate {
                 })
             }
         }
+    }
+
+    /// Whether [`Self::bind`] could listen, as far as that shows without listening.
+    pub(crate) fn check(
+        &self,
+        name_in_directory: &str,
+        may_be_reached: bool,
+    ) -> Result<(), HostError> {
+        match &self.address {
+            Listen::Unix(path) | Listen::VhostUser(path) => {
+                Ok(UnixSocket::check(path, name_in_directory)?)
+            }
+            Listen::Tcp { host, port } => self.resolve(host, *port, may_be_reached).map(drop),
+        }
+    }
+
+    fn resolve(
+        &self,
+        host: &str,
+        port: u16,
+        may_be_reached: bool,
+    ) -> Result<Vec<SocketAddr>, HostError> {
+        let addresses = (host, port).to_socket_addrs();
+        let addresses = addresses.map_err(|source| self.address.refused(source))?;
+        let addresses: Vec<_> = addresses.collect();
+        let is_local = addresses.iter().all(|address| address.ip().is_loopback());
+        if !is_local && !may_be_reached {
+            let address = self.address.to_string();
+            return Err(HostError::InsecureTcp { address });
+        }
+        Ok(addresses)
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::feed::{FeedOptions, RelayOptions};
 use crate::pulse::Heartbeat;
 use crate::rate::Clock;
+use crate::server::SOCKET_NAME;
 use crate::tenant::Gate;
 use crate::tls::TlsOptions;
-use crate::{Listen, OpenExport};
+use crate::{HostError, Listen, OpenExport};
 use futae_control::Access;
 use std::time::Duration;
 
@@ -97,6 +98,31 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
+    /// Checks that the addresses can be listened on, as far as that shows without listening: host names are known, no
+    /// address is open to other machines by mistake, and sockets have a place. An address in use is no error.
+    ///
+    /// # Errors
+    ///
+    /// As of [`crate::Server::start`].
+    pub fn check_addresses(&self) -> Result<(), HostError> {
+        for gate in self.all_gates() {
+            gate.check(SOCKET_NAME, self.may_be_reached(&gate))?;
+        }
+        Ok(())
+    }
+
+    /// The addresses in their order, those without further settings first.
+    pub(crate) fn all_gates(&self) -> Vec<Gate> {
+        let plain = self.listen.iter().cloned().map(Gate::from);
+        plain.chain(self.gates.iter().cloned()).collect()
+    }
+
+    /// Whether other machines may reach the address: by the operator's word, or because clients identify themselves.
+    pub(crate) fn may_be_reached(&self, gate: &Gate) -> bool {
+        let knows_clients = self.tls.as_ref().is_some_and(TlsOptions::knows_clients);
+        self.insecure_tcp || (knows_clients && !gate.in_the_clear)
+    }
+
     /// The largest number of concurrent handshakes. Beyond it, the oldest handshake of the peer
     /// with the most is ended.
     #[must_use]

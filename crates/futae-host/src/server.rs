@@ -14,8 +14,8 @@ use crate::rate::RateLimits;
 use crate::registry::{Phase, Registry};
 use crate::status::{ExportReport, ServerStatus};
 use crate::stop::Flushes;
-use crate::tenant::{Gate, Tenant};
-use crate::tls::{Tls, TlsOptions};
+use crate::tenant::Tenant;
+use crate::tls::Tls;
 use crate::{Export, HostError, Listen};
 use futae_control::{Control, EngineReport};
 use futae_engine::Engine;
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, info};
 
 /// The name of the socket in a directory.
-const SOCKET_NAME: &str = "futae.sock";
+pub(crate) const SOCKET_NAME: &str = "futae.sock";
 
 /// The result of a stop.
 #[derive(Clone, Debug, Default)]
@@ -81,8 +81,7 @@ pub struct Server {
 impl Server {
     /// Starts to serve. On an error nothing stays behind.
     pub fn start(options: ServerOptions, exports: Vec<Export>) -> Result<Self, HostError> {
-        let plain = options.listen.iter().cloned().map(Gate::from);
-        let gates: Vec<Gate> = plain.chain(options.gates.iter().cloned()).collect();
+        let gates = options.all_gates();
         if gates.is_empty() {
             return Err(HostError::NoAddress);
         }
@@ -114,7 +113,6 @@ impl Server {
             options.requests_together,
         )?);
         let tls = options.tls.as_ref();
-        let knows_clients = tls.is_some_and(TlsOptions::knows_clients);
         let tls = tls.map(Tls::new).transpose()?;
         let mut listeners = Vec::new();
         for gate in gates {
@@ -133,8 +131,7 @@ impl Server {
                 let address = gate.address.to_string();
                 return Err(HostError::WhichExport { address });
             }
-            let may_be_reached = options.insecure_tcp || (knows_clients && !gate.in_the_clear);
-            let listener = gate.bind(SOCKET_NAME, may_be_reached)?;
+            let listener = gate.bind(SOCKET_NAME, options.may_be_reached(&gate))?;
             listeners.push((listener, tenant));
         }
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;

@@ -10,7 +10,7 @@ mod write_back;
 use futae_policy::Prng;
 use futae_testkit::wait::{PATIENCE, within};
 use futae_tests::BLOCK;
-use futae_tests::binary::futae;
+use futae_tests::binary::{futae, run};
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::kernel_pages::{
     self, BLOCKS, SETTLED_EVERY, SLOTS, assert_as_simulated, can_run, number, pages_of, settle,
@@ -324,6 +324,12 @@ fn what_the_kernel_gives_up_is_not_resident_and_a_resize_is_followed() {
         let all = || (counted() == round * 100).then_some(()).ok_or_else(counted);
         within(PATIENCE, all).expect("each page once");
     }
+    let trace = stage.control.with_extension("csv");
+    let control = text(&stage.control);
+    let recorded = run(&["record", control, "--out", text(&trace), "--time", "100ms"]);
+    let warned = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    assert!(recorded.status.success(), "{warned}");
+    assert!(warned.contains("without --residency kernel"), "{warned}");
     drop(file);
     stage.stop_mount();
 }

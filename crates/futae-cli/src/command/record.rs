@@ -64,6 +64,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let facts = source.facts(sample)?;
     let mut file = RecordingFile::open(&args.out, facts, args.append)?;
     let number = source.begin(sample)?;
+    if source.sees_misses_only()? {
+        eprintln!(
+            "futae: warning: hits in the kernel's page cache will be missing, and forecasts from the trace will be too low: \
+             record a mount without --residency kernel"
+        );
+    }
     announce(args)?;
     let progress = Progress::new("recording", args.json || time.is_none());
     let begun = Instant::now();

@@ -3,6 +3,7 @@
 use super::export::control_path;
 use super::mount::MountStatus;
 use crate::failure::Failure;
+use crate::save::print;
 use crate::table::{Table, count, percent};
 use anyhow::Context;
 use futae_agent_protocol::{Source, printable};
@@ -85,16 +86,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     let path = control_path(&args.control);
-    let mut out = std::io::stdout().lock();
     let mut last = look(&path)?;
     if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&last)?)?;
-        return Ok(());
+        return print(&format!("{}\n", serde_json::to_string_pretty(&last)?));
     }
-    if args.once || !out.is_terminal() {
-        write!(out, "{}", render(&last, None))?;
-        return Ok(());
+    if args.once || !std::io::stdout().is_terminal() {
+        return print(&render(&last, None));
     }
+    let mut out = std::io::stdout().lock();
     loop {
         std::thread::sleep(Duration::from_secs_f64(args.interval));
         let now = look(&path)?;

@@ -1,7 +1,7 @@
 //! The length of a file or device.
 
 use super::sector;
-use rustix::fs::{FileType, SeekFrom};
+use rustix::fs::{FileType, SeekFrom, Stat};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -12,6 +12,35 @@ pub fn of_opened(file: impl AsFd) -> Result<u64, String> {
     match of(file)? {
         0 => Err("is empty; give it a size first (truncate -s SIZE)".to_owned()),
         size_bytes => Ok(size_bytes),
+    }
+}
+
+/// Bytes now of a file that was opened at `path` and had `before`; an error sentence if it has fewer, or if another
+/// file has taken its place there, of which nobody reads here.
+pub fn again(file: &File, path: &Path, before: u64) -> Result<u64, String> {
+    let (ours, there) = (rustix::fs::fstat(file), rustix::fs::stat(path));
+    if let (Ok(ours), Ok(there)) = (ours, there)
+        && which(&ours) != which(&there)
+    {
+        return Err(
+            "is another file now than the one that is served; remove the export and add it again to serve the new one"
+                .to_owned(),
+        );
+    }
+    let after = of(file)?;
+    if after < before {
+        return Err(format!(
+            "has {after} bytes, fewer than the {before} that it had; make it as long again, or longer"
+        ));
+    }
+    Ok(after)
+}
+
+/// What tells files, or devices, from each other.
+fn which(stat: &Stat) -> (u64, u64) {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => (stat.st_rdev, 0),
+        _ => (stat.st_dev, stat.st_ino),
     }
 }
 

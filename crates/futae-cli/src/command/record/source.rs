@@ -21,6 +21,9 @@ struct Status {
     /// Of servers only.
     #[serde(default)]
     feeds: Vec<FeedReport>,
+    /// Of mounts only: where the blocks are held.
+    #[serde(default)]
+    residency: String,
 }
 
 /// What came to a cache, and what it is.
@@ -132,6 +135,11 @@ impl Source {
         let status = self.status()?;
         let cache = self.cache(&status)?;
         Ok(Traffic::of(&cache.engine).with_guests(&cache.exports, &status.feeds))
+    }
+
+    /// Whether the kernel answers from its page cache what hits, without the cache seeing it.
+    pub fn sees_misses_only(&self) -> Result<bool, Failure> {
+        Ok(self.status()?.residency == "kernel")
     }
 
     /// How the kernels of the guests cache pages, by the guests' names: of those whose agents have said so.

@@ -4,10 +4,14 @@ use super::Args;
 use super::plan::Plan;
 use crate::command::volumes::Source;
 use crate::failure::Failure;
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
+use futae_control::UnixSocket;
 use futae_engine::FileStore;
 use futae_host::TlsOptions;
 use std::path::Path;
+
+/// Stands for the name of a socket in a directory: which name that is makes no difference here.
+const SOCKET_NAME: &str = "futae.sock";
 
 /// Checks a file, and says what it comes to. Nothing is made, locked or listened on; NBD sources are not connected to.
 ///
@@ -29,12 +33,11 @@ pub fn check(path: &Path) -> Result<String, Failure> {
     user.map_err(|failure| args.placed(failure))?;
     let tls = plan.server.tls.as_ref().map_or(Ok(()), TlsOptions::check);
     tls.map_err(|error| at(error.to_string()))?;
-    for (option, socket) in plan.sockets() {
-        let directory = socket.parent().filter(|it| !it.as_os_str().is_empty());
-        if let Some(directory) = directory.filter(|it| !it.is_dir()) {
-            let problem = format!("there is no directory {}", directory.display());
-            return Err(at(format!("{option} {}: {problem}", socket.display())));
-        }
+    let addresses = plan.server.check_addresses().context("--listen");
+    addresses.map_err(|error| args.placed(error.into()))?;
+    for (option, socket) in plan.further_sockets() {
+        let socket = UnixSocket::check(socket, SOCKET_NAME).context(option);
+        socket.map_err(|error| args.placed(error.into()))?;
     }
     args.memory
         .check()

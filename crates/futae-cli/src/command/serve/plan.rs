@@ -196,25 +196,16 @@ impl Plan {
         &self.opener.cache.policy
     }
 
-    /// The unix sockets that are made, each with its option.
-    pub(super) fn sockets(&self) -> Vec<(&'static str, &Path)> {
-        fn path(address: &Listen) -> Option<&Path> {
-            match address {
-                Listen::Unix(path) | Listen::VhostUser(path) => Some(path),
-                Listen::Tcp { .. } => None,
-            }
-        }
-        let gates = self.server.gates.iter();
-        let listen = gates.filter_map(|gate| Some(("--listen", path(&gate.address)?)));
+    /// The unix sockets that are made besides those of clients, each with its option.
+    pub(super) fn further_sockets(&self) -> Vec<(&'static str, &Path)> {
         let control = self.server.control.iter();
-        let control = control.filter_map(|address| Some(("--control", path(address)?)));
-        let feeds = self
-            .server
-            .feeds
-            .iter()
-            .map(|feed| ("--feed", feed.path.as_path()));
-        let watched = self.observe.sockets();
-        listen.chain(control).chain(feeds).chain(watched).collect()
+        let control = control.filter_map(|address| match address {
+            Listen::Unix(path) => Some(("--control", path.as_path())),
+            Listen::VhostUser(_) | Listen::Tcp { .. } => None,
+        });
+        let feeds = self.server.feeds.iter();
+        let feeds = feeds.map(|feed| ("--feed", feed.path.as_path()));
+        control.chain(feeds).chain(self.observe.sockets()).collect()
     }
 
     /// Opens the images, then makes the caches.
