@@ -155,6 +155,8 @@ fn passing(
 /// Numbers that are read at a time.
 const NUMBERS: usize = 1 << 16;
 
+const TOO_MANY_BLOCKS: &str = "too many blocks for an exact curve: take shards, or a larger block";
+
 /// The same of an array. Its blocks are in the sample as they would be in a file of the same numbers.
 fn passing_numbers(
     mut reader: NumberReader,
@@ -253,24 +255,26 @@ impl Wanted {
         let (block_bytes, name) = (origin.block_bytes, origin.source.clone());
         let text = |error: SourceError| error.to_string();
         let half = |done: f64| tell(done / 2.0);
-        let is_exact = self.methods().is_exact();
-        let (requests, blocks, is_estimate, warnings) = if !origin.is_workload() && !is_exact {
+        let (is_exact, is_sampled) = (self.methods().is_exact(), self.methods().is_sampled());
+        let (requests, blocks, is_estimate, warnings) = if !origin.is_workload() && is_sampled {
             let limit = self.requests.unwrap_or(u64::MAX);
             let (requests, warnings) =
                 passing(origin, limit, |request| makings.take(request), &half)?;
-            (requests, makings.distinct(), true, warnings)
+            let (blocks, is_estimate) = makings.distinct();
+            (requests, blocks, is_estimate, warnings)
         } else {
             let (source, warnings) = whole(origin, self.requests, self.seed, &|_| tell(0.0))?;
             if makings.has_too_many(source.blocks()) {
-                return Err(
-                    "too many blocks for an exact curve: take shards, or a larger block".to_owned(),
-                );
+                return Err(TOO_MANY_BLOCKS.to_owned());
             }
             let read = source.each(|request| makings.take(request), &half);
             read.map_err(text)?;
             (source.requests(), source.blocks(), false, warnings)
         };
-        if blocks == 0 {
+        if makings.has_too_many(blocks) {
+            return Err(TOO_MANY_BLOCKS.to_owned());
+        }
+        if blocks == 0 || makings.has_empty_sample() {
             return Err(match requests {
                 0 => format!("{name} has no requests"),
                 _ => "no block is in the sample: take a higher rate".to_owned(),

@@ -179,6 +179,28 @@ fn exports_come_and_go_with_the_files_that_are_included() {
     export("vm2", "two.img");
     server.signal(Signal::HUP);
     place.logged("1 exports added, 0 removed");
+    // A cache of its own is made at the next start, and so is a socket; until then the common cache keeps its blocks.
+    let before = fs::read_to_string(place.path("vm.d/vm1.toml")).expect("a file");
+    fs::write(
+        place.path("vm.d/vm1.toml"),
+        format!("{before}share = \"3MiB\"\n"),
+    )
+    .expect("a file");
+    let own = format!(
+        "[[export]]\nname = \"own\"\nsource = \"{}\"\nlisten = \"unix:{}\"\n",
+        text(&place.path("own.img")),
+        text(&place.path("own.sock"))
+    );
+    fs::write(place.path("own.img"), vec![7; 1 << 20]).expect("an image");
+    fs::write(place.path("vm.d/own.toml"), own).expect("a file");
+    server.signal(Signal::HUP);
+    place.logged("export vm1 has changed");
+    place.logged("export own is not added: it has a socket of its own");
+    let status = run_json(&["top", text(&place.path("control.sock")), "--json"]);
+    assert_eq!(status["engines"][0]["capacity_blocks"], 1024, "{status}");
+    assert_eq!(names(&status), "\"vm1\" \"vm2\"", "{status}");
+    fs::write(place.path("vm.d/vm1.toml"), before).expect("a file");
+    fs::remove_file(place.path("vm.d/own.toml")).expect("removed");
     fs::remove_file(place.path("vm.d/vm1.toml")).expect("removed");
     server.signal(Signal::HUP);
     place.logged("0 exports added, 1 removed");

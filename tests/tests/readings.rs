@@ -1,6 +1,6 @@
 //! A trace that is probably not read as it was meant, or a simulation that cannot mean anything, is said to be so.
 
-use futae_tests::binary::run;
+use futae_tests::binary::{run, run_json};
 use futae_tests::tools::text;
 use std::fs;
 use std::path::PathBuf;
@@ -93,6 +93,111 @@ fn pages_in_a_list_of_extents_are_blocks_each() {
     assert!(out.contains(": 3 blocks, one a request"), "{out}{errors}");
     let (_, out, _) = traces.sim("t.lis", b"1 8 0 0\n2 8 0 1\n3 8 0 2\n", LRU);
     assert!(out.contains(": 2 blocks of 4096 bytes"), "{out}");
+
+    // They are still apart in a copy of the trace, and for `info`.
+    let pages = traces.file("t.lis", b"1 1 0 0\n2 1 0 1\n3 1 0 2\n1 1 0 3\n");
+    for copy in ["t.csv", "t.ids", "t.le64", "t.parquet"] {
+        let copy = traces.0.path().join(copy);
+        let made = run(&["trace", "convert", text(&pages), text(&copy)]);
+        assert!(made.status.success(), "{}", copy.display());
+        let report = run_json(&["sim", text(&copy), "--level", "lru:4blocks", "--json"]);
+        assert_eq!(report["runs"][0]["store_reads"], 3, "{}", copy.display());
+    }
+    let info = run_json(&["trace", "info", text(&pages), "--json"]);
+    assert_eq!(info["distinct_blocks"], 3, "{info}");
+    // A list of extents may begin with some that are one block long. That it was taken for pages is said, with a remedy.
+    let late = b"1 1 0 0\n2 1 0 1\n".repeat(20_000);
+    let late = [&late[..], b"8 8 0 2\n"].concat();
+    let (status, _, errors) = traces.sim("late.lis", &late, LRU);
+    assert_eq!(status, Some(1), "{errors}");
+    assert!(
+        errors.contains("record 40001") && errors.contains("length is 8"),
+        "{errors}"
+    );
+    let (_, columns) = errors.split_once("--columns ").expect("a remedy");
+    let (_, out, errors) = traces.sim(
+        "late.lis",
+        &late,
+        &format!("{LRU} --columns {}", columns.trim()),
+    );
+    assert!(out.contains(": 2 blocks of 4096 bytes"), "{out}{errors}");
+}
+
+#[test]
+fn columns_that_mean_the_same_are_warned_of() {
+    let traces = Traces::new();
+    for (header, used, left) in [
+        ("offset,lba,length", "offset", "lba"),
+        ("offset,length,sectors", "length", "sectors"),
+        ("time_ns,offset,time_us", "time_ns", "time_us"),
+    ] {
+        let table = format!("{header}\n0,8,4096\n");
+        let (status, _, errors) = traces.sim("t.csv", table.as_bytes(), LRU);
+        assert_eq!(status, Some(0), "{errors}");
+        assert!(
+            errors.contains(&format!("`{used}` and `{left}`")),
+            "{errors}"
+        );
+        let info = run(&[
+            "trace",
+            "info",
+            text(&traces.file("t.csv", table.as_bytes())),
+        ]);
+        assert!(String::from_utf8_lossy(&info.stderr).contains("mean the same"));
+    }
+}
+
+#[test]
+fn a_curve_of_a_sample_is_the_same_beside_the_exact_one() {
+    let traces = Traces::new();
+    let blocks = |seed: u64| (0..20_000u64).map(move |at| (at * at + seed * at) % 4093 + 7000);
+    let lines =
+        |volume: u64| blocks(volume).map(move |block| format!("{volume},{},4096\n", block * 4096));
+    let table: String = std::iter::once("volume,offset,length\n".to_owned())
+        .chain(lines(1))
+        .chain(lines(2))
+        .collect();
+    let path = traces.file("t.csv", table.as_bytes());
+    for method in [
+        &["--shards", "0.1"][..],
+        &["--mini", "0.1"],
+        &["--aet", "0.1"],
+        &["--kosmo", "0.1"],
+        &["--shards-blocks", "300"],
+    ] {
+        let asked = [
+            &[
+                "mrc",
+                text(&path),
+                "--sizes",
+                "100blocks,3000blocks",
+                "--json",
+            ][..],
+            method,
+        ]
+        .concat();
+        let alone = run_json(&asked);
+        let both = run_json(&[&asked[..], &["--exact"]].concat());
+        assert_eq!(
+            alone["curves"][0]["points"], both["curves"][1]["points"],
+            "{method:?}"
+        );
+        let exact = run_json(&[
+            "mrc",
+            text(&path),
+            "--sizes",
+            "100blocks,3000blocks",
+            "--json",
+        ]);
+        assert_eq!(exact["curves"][0]["points"], both["curves"][0]["points"]);
+        assert_eq!(
+            (&exact["blocks"], &both["blocks_estimated"]),
+            (&both["blocks"], &false.into())
+        );
+    }
+    let few = traces.file("few.csv", b"offset,length\n0,4096\n4096,4096\n0,4096\n");
+    let refused = run(&["mrc", text(&few), "--shards", "0.000001", "--exact"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no block is in the sample"));
 }
 
 #[test]

@@ -195,6 +195,52 @@ fn a_trace_that_is_gone_is_named_and_stops_nothing_else() {
     assert_eq!(table(at, "o").lines().count(), 1 + 4);
 }
 
+#[test]
+fn a_trace_that_was_replaced_and_a_plan_that_repeats_itself_are_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    let trace = |content: &str| fs::write(at.join("a.csv"), content).expect("a trace");
+    let plan = |more: &str| {
+        let plan = format!("policies = ['lru']\nsizes = ['2blocks']\n{more}\n");
+        fs::write(at.join("plan.toml"), plan).expect("a plan");
+    };
+    plan("traces = ['a.csv']");
+    // What failed has no results, and may be mended.
+    trace("offset,length\n0,oops\n");
+    assert_eq!(sweep(at, "out", &[]).status.code(), Some(1));
+    trace("offset,length\n0,4096\n0,4096\n");
+    assert!(sweep(at, "out", &[]).status.success());
+    let before = table(at, "out");
+    trace("offset,length\n0,4096\n8192,4096\n");
+    let refused = sweep(at, "out", &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said(&refused).contains("a.csv was changed since the sweep began"),
+        "{}",
+        said(&refused)
+    );
+    assert_eq!(table(at, "out"), before);
+    trace("offset,length\n0,4096\n0,4096\n");
+    assert!(sweep(at, "out", &[]).status.success());
+    for (more, twice) in [
+        ("traces = ['a.csv', 'a.csv']", "source a.csv"),
+        ("traces = ['a.csv']\nseeds = [1, 2, 1]", "seed 1"),
+        (
+            "traces = ['a.csv']\nlevels = [['lru:2blocks']]",
+            "hierarchy lru:2blocks",
+        ),
+    ] {
+        plan(more);
+        let refused = sweep(at, "twice", &[]);
+        assert_eq!(refused.status.code(), Some(2), "{more}");
+        assert!(
+            said(&refused).contains(&format!("the {twice} is in the plan twice")),
+            "{}",
+            said(&refused)
+        );
+    }
+}
+
 /// The rows of a CSV, each with its names.
 fn records(csv: &str) -> Vec<HashMap<String, String>> {
     let mut lines = csv.lines();

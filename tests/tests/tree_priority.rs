@@ -160,12 +160,23 @@ fn priority_can_be_changed_while_mounted() {
         let (code, said) = order(tree, &["unprotect", text(&in_mount)]);
         assert!(code == Some(0) && !said.contains("cold"), "{said}");
         read_all(tree, "cold", 1);
+        // One that is removed is not kept.
+        fs::create_dir(tree.upper("gone")).expect("a directory");
+        let (_, said) = order(tree, &["protect", "gone"]);
+        assert!(said.contains("gone"), "{said}");
+        fs::remove_dir(tree.upper("gone")).expect("removed");
+        let (code, said) = order(tree, &["unprotect", "cold"]);
+        assert!(code == Some(1), "{said}");
+        let (_, said) = order(tree, &["protect", "cold"]);
+        assert!(!said.contains("gone"), "{said}");
+        order(tree, &["unprotect", "cold"]);
         for (arguments, says) in [
             (["unprotect", "cold"], "is not protected"),
             (["protect", "/"], "is not in"),
             (["protect", "../.."], "out of the tree"),
             (["protect", "none"], "no such directory"),
             (["protect", "cold/0"], "not a directory"),
+            (["unprotect", "gone"], "no such directory"),
         ] {
             let (code, said) = order(tree, &arguments);
             assert!(

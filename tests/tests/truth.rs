@@ -150,6 +150,69 @@ fn results_are_drawn_with_their_values() {
         svg.contains("± 12.71 points") && svg.contains("± 0.00 points"),
         "{svg}"
     );
+    // Runs that differ in more than their seed are no samples of one figure; the same run twice is one run.
+    let header = "seed,level,policy,capacity_blocks,block_bytes,all_miss_ratio,warmup_requests\n";
+    for (rows, problem) in [
+        (
+            "1,0,lru,10,4096,0.5,0\n1,0,lru,10,4096,0.6,0\n",
+            "the same seed",
+        ),
+        (
+            "1,0,lru,10,4096,0.5,0\n2,0,lru,10,4096,0.6,7\n",
+            "warmup_requests 0 and 7",
+        ),
+    ] {
+        fs::write(path("differ.csv"), format!("{header}{rows}")).expect("written");
+        let refused = run(&[
+            "plot",
+            "hit-ratio",
+            &path("differ.csv"),
+            "-o",
+            &path("d.svg"),
+        ]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            refused.status.code() == Some(2) && said.contains(problem),
+            "{said}"
+        );
+    }
+    does(&[
+        "plot",
+        "hit-ratio",
+        &path("seeds.csv"),
+        &path("seeds.csv"),
+        "-o",
+        &path("twice.svg"),
+    ]);
+    let twice = fs::read_to_string(path("twice.svg")).expect("a picture");
+    assert_eq!(twice, svg);
+    // Curves of two policies are two lines.
+    for policy in ["lru", "fifo"] {
+        let table = run(&[
+            "mrc",
+            "zipf(1.0):1MiB",
+            "--policy",
+            policy,
+            "--points",
+            "2",
+            "--csv",
+        ])
+        .stdout;
+        fs::write(path(&format!("{policy}.csv")), table).expect("written");
+    }
+    does(&[
+        "plot",
+        "mrc",
+        &path("lru.csv"),
+        &path("fifo.csv"),
+        "-o",
+        &path("two.svg"),
+    ]);
+    let two = fs::read_to_string(path("two.svg")).expect("a picture");
+    assert!(
+        two.contains("lru, exact") && two.contains("fifo, exact"),
+        "{two}"
+    );
     let sampled = "method,cache_blocks,cache_bytes,miss_ratio,half_width\nshards,1,4096,0.9,0.0123\nexact,1,4096,0.9,\n";
     fs::write(path("sampled.csv"), sampled).expect("written");
     does(&["plot", "mrc", &path("sampled.csv"), "-o", &path("s.svg")]);

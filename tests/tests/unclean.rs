@@ -6,9 +6,10 @@ use futae_tests::BLOCK;
 use futae_tests::binary::futae;
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
-use futae_tests::tools::has_fuse;
+use futae_tests::tools::{has, has_fuse, has_root, run, text};
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::os::unix::fs::symlink;
 
 /// Nothing but a flush brings anything to the image.
 const LATE: [&str; 10] = [
@@ -191,7 +192,8 @@ fn marks_of_what_is_no_file_are_in_the_state_directory() {
     let mut client = connect(&stage);
     fill(&stage, &mut client);
     let marks = || fs::read_dir(&state).expect("the directory").count();
-    assert_eq!(marks(), 1);
+    // Under the name as it is written, and as it is.
+    assert_eq!(marks(), 2);
     server.kill();
     let mut server = Server::start_over(&stage, &uri, &words);
     server.ready();
@@ -201,6 +203,85 @@ fn marks_of_what_is_no_file_are_in_the_state_directory() {
     drop(client);
     server.stop();
     assert_eq!(marks(), 0);
+}
+
+/// Leaves unwritten data of the source under `first`, and says whether the server of it under `second` tells.
+fn tells_under_another_name(first: &str, second: &str) -> bool {
+    let stage = Stage::bare();
+    let state = stage.path("state");
+    let words = [&LATE[..], &["--state-dir", state.to_str().expect("UTF-8")]].concat();
+    let mut server = Server::start_over(&stage, first, &words);
+    server.ready();
+    fill(&stage, &mut connect(&stage));
+    server.kill();
+    let mut server = Server::start_over(&stage, second, &words);
+    server.ready();
+    let mut client = connect(&stage);
+    let tells = is_refused(client.flush());
+    good(client.flush());
+    drop(client);
+    server.stop();
+    assert_eq!(fs::read_dir(&state).expect("the directory").count(), 0);
+    tells
+}
+
+#[test]
+fn the_mark_of_a_socket_is_found_under_another_name_of_it() {
+    let mut below = Stage::new(BLOCKS);
+    below.serve(&THROUGH);
+    let link = below.path("link.sock");
+    symlink(&below.socket, &link).expect("a link");
+    let other = format!("nbd+unix:///{EXPORT}?socket={}", link.display());
+    assert!(tells_under_another_name(&below.uri(), &other));
+    assert!(tells_under_another_name(&other, &below.uri()));
+}
+
+#[test]
+fn the_mark_of_a_device_is_found_under_another_name_and_a_device_that_refuses_writes_is_said_to() {
+    let tools = ["losetup", "blockdev"];
+    if !has_root() || !tools.iter().all(|tool| has(tool)) {
+        return;
+    }
+    let image = Stage::new(BLOCKS);
+    let attached = run("losetup", &["--find", "--show", text(&image.image)]);
+    let device = Detached(String::from_utf8_lossy(&attached.stdout).trim().to_owned());
+    let link = image.path("device");
+    symlink(&device.0, &link).expect("a link");
+    assert!(tells_under_another_name(&device.0, text(&link)));
+    assert!(tells_under_another_name(text(&link), &device.0));
+
+    let stage = Stage::bare();
+    let state = stage.path("state");
+    let words = [&LATE[..], &["--state-dir", text(&state)]].concat();
+    let mut server = Server::start_over(&stage, &device.0, &words);
+    server.ready();
+    let mut client = connect(&stage);
+    fill(&stage, &mut client);
+    run("blockdev", &["--setro", &device.0]);
+    assert!(is_refused(client.flush()));
+    drop(client);
+    let ended = server.running.stop();
+    assert!(
+        ended.errors.contains("a write-back failed"),
+        "{}",
+        ended.errors
+    );
+    let ended = Server::start_over(&stage, &device.0, &words).running.wait();
+    assert!(!ended.status.success());
+    assert!(
+        ended.errors.contains("is a read-only device"),
+        "{}",
+        ended.errors
+    );
+}
+
+/// A loop device, detached when the test ends.
+struct Detached(String);
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        run("losetup", &["--detach", &self.0]);
+    }
 }
 
 #[test]

@@ -103,6 +103,9 @@ impl FileStore {
         let stat = rustix::fs::fstat(&buffered).map_err(|errno| refused(errno.to_string()))?;
         let file_type = FileType::from_raw_mode(stat.st_mode);
         let size_bytes = length::of_opened(&buffered).map_err(refused)?;
+        if !read_only {
+            length::check_writable(&buffered).map_err(refused)?;
+        }
         let direct = open(OFlags::DIRECT).ok();
         // A write that the kernel has not completed keeps its descriptor open, even after this
         // process was killed. The lock on that descriptor therefore protects the image until the

@@ -1,6 +1,6 @@
 //! The folder of a sweep: its manifest, a file for each cell that is done, and the table of all.
 
-use crate::{Plan, Rows, SweepError, Table, summary};
+use crate::{Plan, Rows, Source, SweepError, Table, summary, traces};
 use futae_sim::run::Column;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ impl<'a> Folder<'a> {
     ///
     /// # Errors
     ///
-    /// It cannot be made, or another plan made it.
+    /// It cannot be made, another plan made it, or a trace was changed since then.
     pub fn open(path: &Path, plan: &'a Plan) -> Result<Self, SweepError> {
         fs::create_dir_all(path.join("cells"))
             .map_err(|why| SweepError::file("cannot make the folder", path, &why))?;
@@ -31,10 +31,22 @@ impl<'a> Folder<'a> {
             }
             Err(why) => return Err(SweepError::file("cannot read", &manifest, &why)),
         }
-        Ok(Self {
+        let folder = Self {
             path: path.to_owned(),
             plan,
-        })
+        };
+        traces::hold(&path.join("traces"), plan, |name| folder.has_results(name))?;
+        Ok(folder)
+    }
+
+    /// Whether a cell of this trace file is done.
+    fn has_results(&self, trace: &str) -> bool {
+        let is_of_it = |source: &Source| match source {
+            Source::Traces(names, _) => names.iter().any(|name| name == trace),
+            Source::Workload(..) => false,
+        };
+        let mut cells = self.plan.cells.iter().enumerate();
+        cells.any(|(at, cell)| is_of_it(&self.plan.sources[cell.source]) && self.file(at).exists())
     }
 
     fn file(&self, cell: usize) -> PathBuf {
@@ -105,7 +117,7 @@ impl<'a> Folder<'a> {
 }
 
 /// Writes a file that is whole under its name, or not there.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), SweepError> {
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), SweepError> {
     let written = || -> io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let mut file = tempfile::Builder::new()

@@ -14,6 +14,7 @@ mod part;
 mod plan;
 mod rows;
 mod summary;
+mod traces;
 mod work;
 
 pub use error::SweepError;

@@ -11,6 +11,7 @@ use futae_sim::{LevelSpec, Link, WriteMode};
 use futae_trace::{Columns, Format, TraceOptions, WorkloadSpec, is_url};
 use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use serde::Deserialize;
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -105,9 +106,27 @@ pub struct Cell {
 impl Cell {
     /// Its levels in one text, top down.
     pub fn hierarchy(&self) -> String {
-        let levels: Vec<String> = self.levels.iter().map(ToString::to_string).collect();
-        levels.join(" > ")
+        named(&self.levels)
     }
+}
+
+/// Levels in one text, top down.
+fn named(levels: &[LevelSpec]) -> String {
+    let levels: Vec<String> = levels.iter().map(ToString::to_string).collect();
+    levels.join(" > ")
+}
+
+/// Refuses what a plan has twice.
+fn once(what: &str, all: impl Iterator<Item = String>) -> Result<(), SweepError> {
+    let mut seen = HashSet::new();
+    for one in all {
+        if !seen.insert(one.clone()) {
+            return Err(SweepError::plan(format!(
+                "the {what} {one} is in the plan twice"
+            )));
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Display for Cell {
@@ -210,6 +229,10 @@ impl Plan {
     fn of_file(file: &File, folder: &Path) -> Result<Self, SweepError> {
         let sources = sources(file, folder)?;
         let hierarchies = hierarchies(file)?;
+        // Two rows of one run would count as two runs.
+        once("source", sources.iter().map(Source::to_string))?;
+        once("seed", file.seeds.iter().map(u64::to_string))?;
+        once("hierarchy", hierarchies.iter().map(|levels| named(levels)))?;
         let counts = [sources.len(), file.seeds.len(), hierarchies.len()];
         let count = counts.iter().try_fold(1usize, |all, &n| all.checked_mul(n));
         let Some(count) = count.filter(|&count| count <= CELLS_MAX) else {

@@ -10,9 +10,13 @@ use crate::save::{Picture, print};
 use crate::table::count;
 use futae_policy::{Kind, PolicySpec, Shape};
 use futae_sim::curve::{Curve, Made, Makings, Methods, Point, cache_sizes, even_sizes};
+use futae_sim::run::{Column, Values};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+
+const TOO_MANY_BLOCKS: &str =
+    "too many blocks for an exact curve: take --shards, or a larger --block";
 
 /// Compute a miss-ratio curve: misses by cache size
 ///
@@ -151,12 +155,11 @@ impl<'a> Asked<'a> {
             ));
         }
         let mut makings = methods.makings(&policy).map_err(Failure::usage)?;
-        let (source, block_bytes) = args.source.open(methods.is_exact())?;
+        let (source, block_bytes) = args.source.open(!methods.is_sampled())?;
         if let Input::Whole(source) = &source
             && makings.has_too_many(source.blocks())
         {
-            let message = "too many blocks for an exact curve: take --shards, or a larger --block";
-            return Err(Failure::usage(message));
+            return Err(Failure::usage(TOO_MANY_BLOCKS));
         }
         let progress = Progress::new("reading", args.json || args.csv);
         let set = |fraction| progress.set(fraction);
@@ -170,11 +173,15 @@ impl<'a> Asked<'a> {
                 let requests = stream.each(limit, |request| makings.take(request), &set)?;
                 say_skipped(stream.skipped());
                 say_curve_doubts(stream.doubts());
-                (requests, makings.distinct(), true)
+                let (blocks, is_estimate) = makings.distinct();
+                (requests, blocks, is_estimate)
             }
         };
         drop(progress);
-        if blocks == 0 {
+        if makings.has_too_many(blocks) {
+            return Err(Failure::usage(TOO_MANY_BLOCKS));
+        }
+        if blocks == 0 || makings.has_empty_sample() {
             let message = match requests {
                 0 => format!("{} has no requests", args.source.source),
                 _ => "no block is in the sample: take a higher rate".to_owned(),
@@ -303,23 +310,44 @@ impl<'a> Asked<'a> {
     }
 
     fn csv(&self, found: &[Found]) -> String {
-        let mut text = "method,cache_blocks,cache_bytes,miss_ratio,half_width\n".to_owned();
-        for found in found {
-            for (at, point) in found.curve.points().iter().enumerate() {
-                let (method, blocks) = (found.method.replace(',', ""), point.blocks);
-                let bytes = u128::from(blocks) * u128::from(self.block_bytes);
-                let half = found
-                    .half_widths
-                    .get(at)
-                    .map_or_else(String::new, f64::to_string);
-                let _ = writeln!(
-                    text,
-                    "{method},{blocks},{bytes},{},{half}",
-                    point.miss_ratio
-                );
-            }
-        }
-        text
+        let points = found.iter().flat_map(|found| {
+            let points = found.curve.points().iter().enumerate();
+            points.map(move |(at, point)| (found, at, point))
+        });
+        let points: Vec<(&Found, usize, &Point)> = points.collect();
+        let same = |text: String| Values::Texts(vec![text; points.len()]);
+        let of_method = |found: &Found| found.method.replace(',', "");
+        let half = |&(found, at, _): &(&Found, usize, _)| found.half_widths.get(at).copied();
+        let bytes = |point: &Point| point.blocks.saturating_mul(self.block_bytes);
+        let columns = [
+            (
+                "method",
+                Values::Texts(points.iter().map(|it| of_method(it.0)).collect()),
+            ),
+            (
+                "cache_blocks",
+                Values::Counts(points.iter().map(|it| it.2.blocks).collect()),
+            ),
+            (
+                "cache_bytes",
+                Values::Counts(points.iter().map(|it| bytes(it.2)).collect()),
+            ),
+            (
+                "miss_ratio",
+                Values::Numbers(points.iter().map(|it| Some(it.2.miss_ratio)).collect()),
+            ),
+            (
+                "half_width",
+                Values::Numbers(points.iter().map(half).collect()),
+            ),
+            ("policy", same(self.policy.to_string())),
+            (
+                "seed",
+                Values::Counts(vec![self.args.source.seed; points.len()]),
+            ),
+            ("source", same(self.args.source.source.to_string())),
+        ];
+        Column::csv(&columns.map(|(name, values)| Column { name, values }))
     }
 
     fn as_json(&self, found: &[Found]) -> serde_json::Value {

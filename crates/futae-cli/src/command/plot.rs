@@ -79,27 +79,58 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// Figures of runs that differ in their seed only.
 #[derive(Default)]
-struct Mean {
-    figures: Vec<f64>,
-    /// Half of the interval that comes with the only figure.
-    half: Option<f64>,
+struct Mean<'a> {
+    runs: Vec<(&'a Run, f64)>,
 }
 
-impl Mean {
-    fn add(&mut self, value: f64, half: Option<f64>) {
-        self.figures.push(value);
-        self.half = half;
+impl<'a> Mean<'a> {
+    /// Adds a figure of a run. The same run may come twice, from two files.
+    ///
+    /// # Errors
+    ///
+    /// The run differs from the others in more than its seed.
+    fn add(&mut self, run: &'a Run, value: f64) -> Result<(), Failure> {
+        let differ = |what: String| {
+            let levels = run.levels.iter();
+            let levels: Vec<String> = levels
+                .map(|(policy, bytes)| format!("{policy} at {}", size_text(*bytes as f64)))
+                .collect();
+            let levels = levels.join(" over ");
+            Err(Failure::usage(format!(
+                "two runs of {levels} {what}; only runs that differ in nothing but their seed are drawn as their mean: \
+                 draw these in pictures of their own"
+            )))
+        };
+        for (other, figure) in &self.runs {
+            let mut conditions = other.conditions.iter().zip(&run.conditions);
+            if let Some((theirs, ours)) = conditions.find(|(theirs, ours)| theirs != ours) {
+                return differ(format!("have {} {} and {}", theirs.0, theirs.1, ours.1));
+            }
+            if other.seed == run.seed {
+                return match *figure == value {
+                    true => Ok(()),
+                    false => differ("have the same seed and other results".to_owned()),
+                };
+            }
+        }
+        self.runs.push((run, value));
+        Ok(())
+    }
+
+    fn figures(&self) -> Vec<f64> {
+        self.runs.iter().map(|(_, figure)| *figure).collect()
     }
 
     fn value(&self) -> f64 {
-        self.figures.iter().sum::<f64>() / self.figures.len().max(1) as f64
+        self.figures().iter().sum::<f64>() / self.runs.len().max(1) as f64
     }
 
     /// Half of the width of the 95 % interval of the value, if that is known.
     fn half(&self) -> Option<f64> {
-        match self.figures.len() {
-            0 | 1 => self.half,
-            _ => Some(Estimate::half_width_of_mean(&self.figures)),
+        match &self.runs[..] {
+            [] => None,
+            [(run, _)] => run.half_width,
+            _ => Some(Estimate::half_width_of_mean(&self.figures())),
         }
     }
 }
@@ -108,7 +139,7 @@ impl Mean {
 fn by_size(runs: &[Run], is_miss: bool) -> Result<Plot, Failure> {
     let sources: BTreeSet<&str> = runs.iter().map(|run| run.source.as_str()).collect();
     let mut names: Vec<String> = Vec::new();
-    let mut lines: Vec<BTreeMap<u64, Mean>> = Vec::new();
+    let mut lines: Vec<BTreeMap<u64, Mean<'_>>> = Vec::new();
     for run in runs {
         let [(policy, bytes)] = &run.levels[..] else {
             continue;
@@ -127,7 +158,7 @@ fn by_size(runs: &[Run], is_miss: bool) -> Result<Plot, Failure> {
         } else {
             1.0 - run.miss_ratio
         };
-        lines[at].entry(*bytes).or_default().add(y, run.half_width);
+        lines[at].entry(*bytes).or_default().add(run, y)?;
     }
     let largest = lines.iter().filter_map(|line| line.last_key_value());
     let Some(largest) = largest.map(|(&bytes, _)| bytes).max() else {
@@ -137,7 +168,7 @@ fn by_size(runs: &[Run], is_miss: bool) -> Result<Plot, Failure> {
     };
     let (unit, unit_name) = axis_unit(largest as f64);
     let bars = lines.iter().enumerate().flat_map(|(line, points)| {
-        let bar = move |(&bytes, mean): (&u64, &Mean)| {
+        let bar = move |(&bytes, mean): (&u64, &Mean<'_>)| {
             Some(Bar {
                 line,
                 x: bytes as f64 / unit,
@@ -177,7 +208,7 @@ fn by_size(runs: &[Run], is_miss: bool) -> Result<Plot, Failure> {
 
 /// One map; a second pair of policies or a second source needs a picture of its own.
 fn heat_map(runs: &[Run]) -> Result<HeatMap, Failure> {
-    let mut all: BTreeMap<(u64, u64), Mean> = BTreeMap::new();
+    let mut all: BTreeMap<(u64, u64), Mean<'_>> = BTreeMap::new();
     let mut subjects = BTreeSet::new();
     for run in runs {
         let [(upper, upper_bytes), (lower, lower_bytes)] = &run.levels[..] else {
@@ -186,7 +217,7 @@ fn heat_map(runs: &[Run]) -> Result<HeatMap, Failure> {
         subjects.insert(format!("{upper} over {lower}, {}", run.source));
         all.entry((*upper_bytes, *lower_bytes))
             .or_default()
-            .add(1.0 - run.miss_ratio, None);
+            .add(run, 1.0 - run.miss_ratio)?;
     }
     let mut subjects = subjects.into_iter();
     let Some(subject) = subjects.next() else {

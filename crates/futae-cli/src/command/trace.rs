@@ -1,6 +1,6 @@
 //! `futae trace`: looks into trace files, and makes them.
 
-use super::source_args::SourceName;
+use super::source_args::{SourceName, say_curve_doubts};
 use super::trace_args::TraceArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -237,6 +237,7 @@ fn info(args: &InfoArgs) -> Result<(), Failure> {
         Ok(added.with_context(|| format!("trace {name}"))?)
     })?;
     drop(progress);
+    say_curve_doubts(input.file().map_or_else(Vec::new, TraceReader::doubts));
     let summary = summarizer.finish();
     let mut out = io::stdout().lock();
     if args.json {

@@ -50,10 +50,13 @@ pub enum Remark {
     Others(u64),
 }
 
-/// Whether an error is a failure of the store. An invalid request, or an operation that the store
-/// does not support, is not.
+/// Whether an error of a store operation is a failure of the store: also if it refuses writes that the cache may send. An
+/// invalid request, or an operation that the store does not support, is none.
 pub fn matters(error: &IoError) -> bool {
-    matches!(error.kind, IoErrorKind::Store | IoErrorKind::NoSpace)
+    matches!(
+        error.kind,
+        IoErrorKind::Store | IoErrorKind::NoSpace | IoErrorKind::ReadOnly
+    )
 }
 
 fn sentence(of: Ticket, error: &IoError) -> String {

@@ -15,6 +15,24 @@ pub fn of_opened(file: impl AsFd) -> Result<u64, String> {
     }
 }
 
+/// An error sentence if a block device refuses writes, which its opening for writing does not show.
+pub fn check_writable(file: impl AsFd) -> Result<(), String> {
+    let stat = rustix::fs::fstat(&file).map_err(|errno| errno.to_string())?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
+        return Ok(());
+    }
+    let (major, minor) = (
+        rustix::fs::major(stat.st_rdev),
+        rustix::fs::minor(stat.st_rdev),
+    );
+    // Without sysfs the first write shows it.
+    let says = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    match says.is_ok_and(|says| says.trim() == "1") {
+        true => Err("is a read-only device; export it read-only".to_owned()),
+        false => Ok(()),
+    }
+}
+
 /// Bytes now of a file that was opened at `path` and had `before`; an error sentence if it has fewer, or if another
 /// file has taken its place there, of which nobody reads here.
 pub fn again(file: &File, path: &Path, before: u64) -> Result<u64, String> {

@@ -37,6 +37,7 @@ impl Priority {
     pub(crate) fn protect(&self, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
         let directory = directory(root, path)?;
         let key = Key::of(&stat_of(&directory)?);
+        self.forget_removed();
         locked(&self.designated).insert(key, directory);
         Ok(())
     }
@@ -47,8 +48,16 @@ impl Priority {
         Ok(locked(&self.designated).remove(&key).is_some())
     }
 
+    /// Ends the designation of directories that were removed: nobody can name them any more, and their descriptors
+    /// keep their inodes.
+    fn forget_removed(&self) {
+        let is_there = |fd: &OwnedFd| stat_of(fd).is_ok_and(|stat| stat.st_nlink > 0);
+        locked(&self.designated).retain(|_, fd| is_there(fd));
+    }
+
     /// The current paths of the designated directories.
     pub(crate) fn paths(&self) -> Vec<String> {
+        self.forget_removed();
         let designated = locked(&self.designated);
         let path = |fd: &OwnedFd| std::fs::read_link(super::place::magic(fd));
         let paths = designated.values().filter_map(|fd| path(fd).ok());

@@ -1,10 +1,11 @@
 //! The selectable methods for a curve: all are computed in one pass over the same requests.
 
+use super::sample::ByHash;
 use super::{Aet, Curve, ExactLru, Kosmo, KosmoError, MiniTrace, Point, Shards, simulate_sizes};
 use crate::forecast::Estimate;
 use crate::hierarchy::derived_seed;
 use crate::spec::LevelSpecError;
-use futae_policy::{Kind, PolicySpec, SpecError};
+use futae_policy::{Kind, PolicySpec, SpecError, mixed};
 use futae_trace::BlockRequest;
 use futae_units::{Size, SizeError};
 
@@ -51,6 +52,9 @@ impl Default for Methods {
 /// The state of all methods during the pass.
 pub struct Makings {
     exact: Option<ExactLru>,
+    /// The number of each block for [`ExactLru`], in the order of appearance, where blocks come as a sample needs
+    /// them: by keys of any size.
+    numbers: Option<ByHash<u32>>,
     /// All requests, for exact curves of any policy.
     full: Option<MiniTrace>,
     /// One per repeat.
@@ -149,6 +153,7 @@ impl Methods {
         let mini = |seed| self.mini.map(|rate| MiniTrace::new(rate, seed));
         Ok(Makings {
             exact: (self.is_exact() && is_lru).then(ExactLru::default),
+            numbers: (self.exact && self.is_sampled()).then(ByHash::default),
             full: (self.is_exact() && !is_lru)
                 .then(|| MiniTrace::new(1.0, self.seed))
                 .transpose()?,
@@ -165,8 +170,17 @@ impl Makings {
     #[inline]
     pub fn take(&mut self, request: BlockRequest) {
         let block = request.block();
-        if let Some(exact) = &mut self.exact {
-            exact.access(block as u32);
+        let number = match &mut self.numbers {
+            None => block as u32,
+            Some(numbers) => {
+                let next = numbers.len() as u32;
+                *numbers.entry(mixed(block)).or_insert(next)
+            }
+        };
+        if let Some(exact) = &mut self.exact
+            && u64::from(number) < ExactLru::BLOCKS_MAX
+        {
+            exact.access(number);
         }
         for shards in &mut self.shards {
             shards.access(block);
@@ -188,19 +202,28 @@ impl Makings {
         self.exact.is_some() && blocks > ExactLru::BLOCKS_MAX
     }
 
-    /// The number of distinct blocks, estimated from the sample; 0 without one.
+    /// The number of distinct blocks, and whether it is an estimate from a sample; 0 without a sample.
     #[must_use]
-    pub fn distinct(&self) -> u64 {
+    pub fn distinct(&self) -> (u64, bool) {
+        match &self.numbers {
+            Some(numbers) => (numbers.len() as u64, false),
+            None => (self.in_samples().next().unwrap_or(0), true),
+        }
+    }
+
+    /// Whether there is a sample without a block, of which no curve can be made.
+    #[must_use]
+    pub fn has_empty_sample(&self) -> bool {
+        self.in_samples().any(|blocks| blocks == 0)
+    }
+
+    /// The number of distinct blocks by each sample.
+    fn in_samples(&self) -> impl Iterator<Item = u64> {
         let shards = self.shards.iter().map(Shards::distinct);
         let aet = self.aet.iter().map(Aet::distinct);
         let kosmo = self.kosmo.iter().map(Kosmo::distinct);
         let small = self.small.iter().map(MiniTrace::distinct);
-        shards
-            .chain(aet)
-            .chain(kosmo)
-            .chain(small)
-            .next()
-            .unwrap_or(0)
+        shards.chain(aet).chain(kosmo).chain(small)
     }
 
     /// Every curve with its method, the exact one first, at these sizes, in blocks. Simulations use

@@ -1,7 +1,13 @@
-//! The ARC paper's `.lis` files: `start length ignored number`, in blocks of 512 bytes; reads.
+//! The ARC paper's `.lis` files: `start length ignored number`, in blocks of 512 bytes; reads. Where all lengths are 1,
+//! starts are numbers of pages, each of which is a block.
 
+use super::TraceErrorKind;
 use super::columns::Columns;
-use super::line::Separator;
+use super::context::Context;
+use super::decoder::LineDecoder;
+use super::fields::number;
+use super::line::{Fields, Separator};
+use crate::Request;
 
 pub fn columns() -> Columns {
     Columns {
@@ -9,5 +15,27 @@ pub fn columns() -> Columns {
         offset: Some((0, 512)),
         length: vec![(1, 512)],
         ..Columns::default()
+    }
+}
+
+/// A list of pages.
+pub struct Pages;
+
+impl LineDecoder for Pages {
+    fn decode(
+        &mut self,
+        line: &str,
+        context: &mut Context,
+    ) -> Result<Option<Request>, TraceErrorKind> {
+        let fields = Fields::split(line, Separator::Blank);
+        let length = fields.get(1, "length")?;
+        if length != "1" {
+            return Err(TraceErrorKind::NotAPage {
+                length: length.chars().take(60).collect(),
+            });
+        }
+        context
+            .key(number(fields.get(0, "start")?)?, None)
+            .map(Some)
     }
 }

@@ -58,6 +58,38 @@ impl FromStr for Columns {
     }
 }
 
+/// Names of a column of offsets, and the bytes of its unit.
+const OFFSETS: &[(&str, u64)] = &[
+    ("offset", 1),
+    ("offset_bytes", 1),
+    ("lba", 512),
+    ("lba_512", 512),
+    ("lbn", 512),
+    ("sector", 512),
+];
+/// The same of lengths.
+const LENGTHS: &[(&str, u64)] = &[
+    ("length", 1),
+    ("length_bytes", 1),
+    ("len", 1),
+    ("size", 1),
+    ("bytes", 1),
+    ("len_512", 512),
+    ("sectors", 512),
+    ("object_size", 1),
+    ("obj_size", 1),
+];
+/// Names of a column of times, and the microseconds of its unit; 0 for nanoseconds.
+const TIMES: &[(&str, u64)] = &[
+    ("time", 1_000_000),
+    ("timestamp", 1_000_000),
+    ("time_s", 1_000_000),
+    ("time_us", 1),
+    ("timestamp_us", 1),
+    ("time_ns", 0),
+    ("timestamp_ns", 0),
+];
+
 impl Columns {
     fn set(&mut self, item: &str) -> Result<(), TraceErrorKind> {
         let expected =
@@ -113,6 +145,15 @@ impl Columns {
         numbers.chain(names).chain(self.ttl).chain(latency)
     }
 
+    /// Two names in a first line that mean the same, of which the second is left out.
+    pub(super) fn rivals(names: &[&str]) -> Option<[String; 2]> {
+        [OFFSETS, LENGTHS, TIMES].into_iter().find_map(|known| {
+            let names = names.iter().map(|name| name.trim().to_ascii_lowercase());
+            let mut of_kind = names.filter(|name| known.iter().any(|(known, _)| known == name));
+            Some([of_kind.next()?, of_kind.next()?])
+        })
+    }
+
     /// A map for a first line that names its columns as `name`, without regard to case.
     pub(super) fn of_header(names: &[&str]) -> Option<Self> {
         let find = |known: &[(&str, u64)]| {
@@ -124,39 +165,14 @@ impl Columns {
                     .map(|(_, unit)| (i, *unit))
             })
         };
-        let offset = find(&[
-            ("offset", 1),
-            ("offset_bytes", 1),
-            ("lba", 512),
-            ("lba_512", 512),
-            ("lbn", 512),
-            ("sector", 512),
-        ]);
+        let offset = find(OFFSETS);
         let key = find(&[("key", 0), ("object", 0), ("object_id", 0), ("obj_id", 0)]);
         let key = match (offset, key) {
             (Some(_), _) => None,
             (None, key) => Some(key?.0),
         };
-        let length = find(&[
-            ("length", 1),
-            ("length_bytes", 1),
-            ("len", 1),
-            ("size", 1),
-            ("bytes", 1),
-            ("len_512", 512),
-            ("sectors", 512),
-            ("object_size", 1),
-            ("obj_size", 1),
-        ]);
-        let time = find(&[
-            ("time", 1_000_000),
-            ("timestamp", 1_000_000),
-            ("time_s", 1_000_000),
-            ("time_us", 1),
-            ("timestamp_us", 1),
-            ("time_ns", 0),
-            ("timestamp_ns", 0),
-        ]);
+        let length = find(LENGTHS);
+        let time = find(TIMES);
         let time = time.map(|(column, micros)| {
             let unit = match micros {
                 0 => TimeUnit::Nanos,

@@ -61,7 +61,10 @@ impl Data {
             let error = "the line that names the columns is longer than 16 KiB; give a map of them, such as --columns offset=0,length=1";
             return Err(TraceErrorKind::Table(error.to_owned()));
         }
-        let doubts = doubt::doubts(format, map.as_ref(), &head, options.unit_bytes);
+        let mut doubts = doubt::doubts(format, map.as_ref(), &head, options.unit_bytes);
+        if format == Format::Csv && columns.is_none() {
+            doubts.extend(sniff::rivals(&head).map(Doubt::Rivals));
+        }
         if let (Some(doubt @ Doubt::NotOracle), None) = (doubts.first(), options.format) {
             let (format, doubt) = (format.name(), doubt.clone());
             return Err(TraceErrorKind::Implausible { format, doubt });

@@ -29,6 +29,12 @@ pub enum Doubt {
         /// Bytes of a block.
         block_bytes: u64,
     },
+    /// Two columns of a table that mean the same.
+    #[error(
+        "the columns `{}` and `{}` mean the same, and only the first is read; give --columns to say which it is",
+        .0[0], .0[1]
+    )]
+    Rivals([String; 2]),
     /// Records that no program writes as oracleGeneral.
     #[error(
         "most records are no oracleGeneral: their sizes or next requests are impossible; \

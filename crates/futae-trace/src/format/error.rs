@@ -66,6 +66,15 @@ pub enum TraceErrorKind {
         /// Why it cannot be.
         doubt: Doubt,
     },
+    /// A line of a `.lis` file that is no page, after lines that are.
+    #[error(
+        "the length is {length}, but all lengths at the beginning are 1, so that each number there is taken for a page; \
+         if they are blocks of 512 bytes, give --columns separator=blank,offset=0:512,length=1:512"
+    )]
+    NotAPage {
+        /// The field.
+        length: String,
+    },
     /// A line with fewer fields than the format has.
     #[error("the record has {found} fields, and the {field} should be field {wanted}")]
     Missing {

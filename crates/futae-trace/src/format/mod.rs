@@ -263,6 +263,7 @@ impl Format {
             Self::Vscsi1 => Decoder::Records(Box::new(vscsi::Version1)),
             Self::Vscsi2 => Decoder::Records(Box::new(vscsi::Version2)),
             Self::Msr => by_columns(msr::columns()),
+            Self::Arc if doubt::names_blocks(self, head) => Decoder::Lines(Box::new(arc::Pages)),
             Self::Arc => by_columns(arc::columns()),
             Self::Ids => Decoder::Lines(Box::new(ids::Text)),
             Self::Le32 => Decoder::Records(Box::new(ids::Le32)),

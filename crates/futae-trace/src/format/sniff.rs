@@ -120,6 +120,14 @@ pub fn header(head: &[u8]) -> Option<Columns> {
     })
 }
 
+/// Two columns that a table's first line names and that mean the same.
+pub fn rivals(head: &[u8]) -> Option<[String; 2]> {
+    let text = String::from_utf8_lossy(head);
+    let first = lines(&text).next()?;
+    let separator = Separator::of_header(first);
+    Columns::rivals(Fields::up_to(usize::MAX, first, separator).all())
+}
+
 /// Whether the end of the first line is in data that is cut off.
 pub fn has_first_line(head: &[u8]) -> bool {
     let end = head.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);

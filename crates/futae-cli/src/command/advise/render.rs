@@ -64,10 +64,9 @@ pub fn render(forecast: &Forecast) -> String {
     )
 }
 
+/// The mean, and how far the farther end of the interval is from it: a ratio has no values below 0 and above 1, so the
+/// other end may be nearer.
 fn bounds(estimate: &Estimate, unit: f64) -> String {
-    format!(
-        "{:.1} ±{:.1}",
-        estimate.mean * unit,
-        estimate.half_width() * unit
-    )
+    let farther = (estimate.mean - estimate.low).max(estimate.high - estimate.mean);
+    format!("{:.1} ±{:.1}", estimate.mean * unit, farther * unit)
 }

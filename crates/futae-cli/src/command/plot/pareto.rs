@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 const FRONT: &str = "no run has less of both";
 
 /// By the sizes of the levels: the memory of all, and how often the store was read.
-type BySizes = BTreeMap<Vec<u64>, (u64, Mean)>;
+type BySizes<'a> = BTreeMap<Vec<u64>, (u64, Mean<'a>)>;
 
 /// Marks by hierarchy and source, means over seeds, and behind them the line through the best of each source.
 pub fn pareto(runs: &[Run]) -> Result<Plot, Failure> {
     let sources: BTreeSet<&str> = runs.iter().map(|run| run.source.as_str()).collect();
     // By source and policies, then by sizes.
-    let mut all: BTreeMap<(&str, String), BySizes> = BTreeMap::new();
+    let mut all: BTreeMap<(&str, String), BySizes<'_>> = BTreeMap::new();
     for run in runs {
         let Some(reads) = run.reads_per_request else {
             return Err(Failure::usage(
@@ -32,11 +32,11 @@ pub fn pareto(runs: &[Run]) -> Result<Plot, Failure> {
         let of_policies = all.entry((&run.source, policies.join(" > "))).or_default();
         let (memory, mean) = of_policies.entry(sizes).or_default();
         *memory = run.memory_bytes;
-        mean.add(reads, None);
+        mean.add(run, reads)?;
     }
     let largest = runs.iter().map(|run| run.memory_bytes).max().unwrap_or(0);
     let (unit, unit_name) = axis_unit(largest as f64);
-    let points = |found: &BySizes| -> Vec<(f64, f64)> {
+    let points = |found: &BySizes<'_>| -> Vec<(f64, f64)> {
         let found = found.values();
         found
             .map(|(memory, mean)| (*memory as f64 / unit, mean.value()))
@@ -101,6 +101,8 @@ mod tests {
             half_width: None,
             memory_bytes: bytes,
             reads_per_request: reads,
+            seed: None,
+            conditions: Vec::new(),
         }
     }
 
@@ -113,11 +115,12 @@ mod tests {
 
     #[test]
     fn seeds_are_one_mark_and_policies_have_their_own() {
-        let runs = [
+        let mut runs = [
             run("lru", 512, Some(0.5)),
             run("lru", 512, Some(0.25)),
             run("arc", 1024, Some(0.5)),
         ];
+        runs[1].seed = Some(2);
         let plot = pareto(&runs).map_err(|e| e.to_string()).expect("a plot");
         let names: Vec<&str> = plot.lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["arc", "lru", FRONT]);

@@ -21,7 +21,19 @@ pub struct Run {
     pub memory_bytes: u64,
     /// Reads of the store for each request, those for notices and preloads included; none where the file does not say.
     pub reads_per_request: Option<f64>,
+    /// None where the file does not say.
+    pub seed: Option<u64>,
+    /// What else decides on the result, by the name of its column, as far as the file says.
+    pub conditions: Vec<(&'static str, String)>,
 }
+
+/// Columns in which runs must be equal to be compared by their seeds, as CSV and JSON name them.
+const CONDITIONS: [[&str; 2]; 4] = [
+    ["all_requests", "requests"],
+    ["warmup_requests", "warmup_requests"],
+    ["block_bytes", "block_bytes"],
+    ["write_mode", "write_mode"],
+];
 
 /// The runs of a file, CSV or JSON as its first character says.
 pub fn read(path: &Path) -> Result<Vec<Run>, Failure> {
@@ -45,7 +57,16 @@ pub fn read(path: &Path) -> Result<Vec<Run>, Failure> {
 fn of_json(text: &str) -> Result<Vec<Run>, String> {
     let report: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let runs = report["runs"].as_array().ok_or("it has no \"runs\"")?;
+    let seed = report["seed"].as_u64();
     let of = |run: &Value| {
+        let conditions = CONDITIONS
+            .into_iter()
+            .filter_map(|[_, name]| match &run[name] {
+                Value::Null => None,
+                Value::String(text) => Some((name, text.clone())),
+                other => Some((name, other.to_string())),
+            })
+            .collect();
         // Of objects with sizes.
         if let (Some(policy), Some(bytes)) =
             (run["policy"].as_str(), run["capacity_bytes"].as_u64())
@@ -57,6 +78,8 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
                 half_width: None,
                 memory_bytes: bytes,
                 reads_per_request: None,
+                seed,
+                conditions,
             }));
         }
         let block = run["block_bytes"]
@@ -88,6 +111,8 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
             miss_ratio,
             half_width: None,
             reads_per_request: per_request(reads, run["requests"].as_u64()),
+            seed,
+            conditions,
         }))
     };
     let runs: Result<Vec<Option<Run>>, String> = runs.iter().map(of).collect();
@@ -100,6 +125,15 @@ const READS: [&str; 3] = ["store_reads", "notice_reads", "preload_reads"];
 fn per_request(reads: Option<u64>, requests: Option<u64>) -> Option<f64> {
     let (reads, requests) = (reads?, requests.filter(|&requests| requests > 0)?);
     Some(reads as f64 / requests as f64)
+}
+
+/// What the row of a CSV says of [`CONDITIONS`].
+fn conditions(names: &[String], row: &[String]) -> Vec<(&'static str, String)> {
+    let of = |[name, _]: [&'static str; 2]| {
+        let column = names.iter().position(|it| it == name)?;
+        Some((name, row.get(column)?.clone()))
+    };
+    CONDITIONS.into_iter().filter_map(of).collect()
 }
 
 /// A row of a CSV whose cells may be quoted.
@@ -193,6 +227,8 @@ fn of_csv(text: &str) -> Result<Vec<Run>, String> {
                     half_width: None,
                     memory_bytes: memory,
                     reads_per_request: per_request(reads, count("all_requests")?),
+                    seed: count("seed")?,
+                    conditions: conditions(&names, &row),
                 });
             }
         }
@@ -214,20 +250,27 @@ fn of_one_level<'a>(
     };
     let is_of_hits = ratio == "hit_ratio";
     let (name, bytes, ratio) = (column(name)?, column(bytes)?, column(ratio)?);
-    let source = column("source").ok();
-    let half = column("half_width").ok();
+    let [source, half, seed] = ["source", "half_width", "seed"].map(|name| column(name).ok());
+    // A curve has a policy besides its method.
+    let policy = column("policy").ok().filter(|&policy| policy != name);
     let run = |line: &str| {
         let row = cells(line);
         let memory_bytes = row.get(bytes)?.parse().ok()?;
         let ratio: f64 = row.get(ratio)?.parse().ok()?;
         let source = source.and_then(|source| row.get(source).cloned());
+        let name = match policy {
+            Some(policy) => format!("{}, {}", row.get(policy)?, row.get(name)?),
+            None => row.get(name)?.clone(),
+        };
         Some(Run {
             source: source.unwrap_or_default(),
-            levels: vec![(row.get(name)?.clone(), memory_bytes)],
+            levels: vec![(name, memory_bytes)],
             miss_ratio: if is_of_hits { 1.0 - ratio } else { ratio },
             half_width: half.and_then(|half| row.get(half)?.parse().ok()),
             memory_bytes,
             reads_per_request: None,
+            seed: seed.and_then(|seed| row.get(seed)?.parse().ok()),
+            conditions: conditions(names, &row),
         })
     };
     lines
@@ -291,6 +334,8 @@ mod tests {
             half_width: None,
             memory_bytes: 20000,
             reads_per_request: None,
+            seed: None,
+            conditions: Vec::new(),
         };
         let found = of_csv(csv).expect("runs");
         assert_eq!(found, std::slice::from_ref(&run));

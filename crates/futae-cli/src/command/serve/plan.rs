@@ -196,6 +196,14 @@ impl Plan {
         &self.opener.cache.policy
     }
 
+    /// Whether the export has an address of its own, or a feed.
+    pub(super) fn has_own_socket(&self, export: &str) -> bool {
+        let mut gates = self.server.gates.iter();
+        let mut feeds = self.server.feeds.iter();
+        gates.any(|gate| gate.export.as_deref() == Some(export))
+            || feeds.any(|feed| feed.export == export)
+    }
+
     /// The unix sockets that are made besides those of clients, each with its option.
     pub(super) fn further_sockets(&self) -> Vec<(&'static str, &Path)> {
         let control = self.server.control.iter();

@@ -48,8 +48,11 @@ impl Running {
             let (old, new) = (self.opener.spec_of(name), plan.spec_of(name));
             old.is_none_or(|old| new.is_none_or(|new| old.share.is_some() == new.share.is_some()))
         };
-        let taken = self.taken_blocks(&plan, server);
-        let resized = resize_all(&plan, server, taken, &keeps_cache);
+        let (taken, lent) = (
+            self.taken_blocks(&plan, server),
+            self.lent_blocks(&plan, server),
+        );
+        let resized = resize_all(&plan, server, (taken, lent), &keeps_cache);
         let added = self.add_missing(&plan, server);
         let changed = change_policy(&plan, server);
         let limited = limit_all(&plan, server);
@@ -84,6 +87,19 @@ impl Running {
         caches.map(|cache| cache.status().capacity_blocks).sum()
     }
 
+    /// Blocks of caches that exports of the common cache are to have at the next start: until then they are in the common
+    /// one, which has so many more.
+    fn lent_blocks(&self, plan: &Plan, server: &Server) -> u64 {
+        let there = server.export_names();
+        let lent = plan.sizes().filter(|(export, _)| {
+            let has_share = |spec: Option<&VolumeSpec>| spec.map(|spec| spec.share.is_some());
+            there.iter().any(|name| name == export)
+                && has_share(self.opener.spec_of(export).as_ref()) == Some(false)
+                && has_share(plan.spec_of(export)) == Some(true)
+        });
+        lent.map(|(_, blocks)| u64::from(blocks)).sum()
+    }
+
     /// Adds the exports that the server does not have, and says how many.
     fn add_missing(&self, plan: &Plan, server: &Server) -> usize {
         let there = server.export_names();
@@ -91,6 +107,13 @@ impl Running {
         for spec in &plan.exports {
             let name = &spec.name;
             if there.contains(name) {
+                continue;
+            }
+            if plan.has_own_socket(name) {
+                warn!(
+                    export = name,
+                    "export {name} is not added: it has a socket of its own, which is made when futae serve is started again"
+                );
                 continue;
             }
             let open = || {
@@ -144,11 +167,11 @@ fn remove_others(plan: &Plan, server: &Server) -> usize {
 
 /// Gives every cache the size that it has in the plan, and says how many had another. Those that shrink go first. An
 /// export that is to have a cache of its own, or no longer, is still in the cache that it was opened with: `keeps_cache`. The
-/// common cache has `taken` blocks fewer.
+/// common cache has `taken` blocks fewer, and `lent` blocks more.
 fn resize_all(
     plan: &Plan,
     server: &Server,
-    taken: u64,
+    (taken, lent): (u64, u64),
     keeps_cache: &dyn Fn(&str) -> bool,
 ) -> usize {
     let mut resized = 0;
@@ -162,7 +185,7 @@ fn resize_all(
                 .spec_of(export)
                 .is_some_and(|spec| spec.share.is_none());
             let blocks = match is_common {
-                true => u64::from(blocks).saturating_sub(taken).max(1),
+                true => (u64::from(blocks) + lent).saturating_sub(taken).max(1),
                 false => blocks.into(),
             };
             if now == blocks || (now > blocks) != shrinks {

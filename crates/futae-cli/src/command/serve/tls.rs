@@ -14,7 +14,7 @@ pub(super) struct TlsArgs {
     /// files read again if there is a --config
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Private key of the certificate, in PEM; other users must not be able to read it
+    /// Private key of the certificate, in PEM; its mode must not let other users read it
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Certificates of the authorities that sign clients' certificates, in PEM. Every client then needs a
@@ -27,7 +27,7 @@ pub(super) struct TlsArgs {
     )]
     tls_client_ca: Option<PathBuf>,
     /// Pre-shared keys instead of certificates: a file with a line NAME:KEY for each client, KEY in hexadecimal, as
-    /// psktool writes it; other users must not be able to read it. Every client then has to use TLS with its name and
+    /// psktool writes it; its mode must not let other users read it. Every client then has to use TLS with its name and
     /// key, on the same addresses as with --tls-cert
     #[arg(
         long,

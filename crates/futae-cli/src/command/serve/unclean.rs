@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use anyhow::anyhow;
 use futae_engine::{Engine, MarkFile, UncleanMark};
 use futae_log::utc;
+use futae_nbd::{NbdUri, Transport};
 use futae_policy::VolumeId;
 use nix::unistd::User;
 use std::ffi::OsString;
@@ -21,6 +22,9 @@ use tracing::warn;
 const STATE_DIRECTORY: &str = "/var/lib/futae";
 /// Characters of a source that are in the name of its mark, for people; a checksum of all of it follows.
 const SHOWN_MAX: usize = 80;
+
+/// How the names of marks in a state directory end.
+const SUFFIX: &str = ".unclean";
 
 /// What becomes of written data when a server ends uncleanly.
 #[derive(Clone, Debug, clap::Args)]
@@ -51,13 +55,13 @@ impl UncleanArgs {
         }
         let (name, source) = (&spec.name, &spec.source);
         let writes_back = engine.writes_back();
-        let places = self.places(spec);
+        let Places { made, looked_at } = self.places(spec);
         let mut found = Vec::new();
-        for (at, mark) in places.iter().enumerate() {
+        for (at, mark) in made.iter().chain(&looked_at).enumerate() {
             match mark.found() {
                 Ok(Some(since)) => found.push((mark, since)),
                 // Another user's directory, and not the place where a mark is made.
-                Err(error) if at > 0 && error.kind() == ErrorKind::PermissionDenied => {
+                Err(error) if at >= made.len() && error.kind() == ErrorKind::PermissionDenied => {
                     if writes_back {
                         let path = mark.path().display();
                         warn!(
@@ -78,8 +82,23 @@ impl UncleanArgs {
                 since.map(|since| format!(" since {}", utc(since))).unwrap_or_default()
             )
         });
-        let kept = usize::from(!self.accept_lost_writes);
-        for (mark, _) in found.iter().skip(kept) {
+        // One found elsewhere stays where it is, in place of a new one.
+        let marks = match (&made[..], found.first()) {
+            ([_], Some((mark, _))) => Marks(vec![(*mark).clone()]),
+            // With those that the earlier server made under another name.
+            _ => Marks(
+                made.iter()
+                    .cloned()
+                    .chain(others_of(&found, &made))
+                    .collect(),
+            ),
+        };
+        let found_marks = found.iter().map(|(mark, _)| *mark);
+        let doomed: Vec<&MarkFile> = match self.accept_lost_writes {
+            true => found_marks.chain(&marks.0).collect(),
+            false => found_marks.filter(|mark| !marks.has(mark)).collect(),
+        };
+        for mark in doomed {
             // A mark that is made anew before the first write need not be gone for good.
             let removed = match self.accept_lost_writes && writes_back {
                 true => mark.forget(),
@@ -97,10 +116,7 @@ impl UncleanArgs {
                 "{loss}; the first FLUSH of its clients will fail (--accept-lost-writes: none will)"
             );
         }
-        let Some(mark) = found.first().map(|(mark, _)| *mark).or(places.first()) else {
-            return Ok(());
-        };
-        if writes_back {
+        for mark in marks.0.iter().filter(|_| writes_back) {
             // By whom marks will be made.
             let user = privileges.later()?;
             make_directory(mark, user.as_ref())
@@ -108,13 +124,13 @@ impl UncleanArgs {
                 .map_err(|error| refused(name, mark, &error))?;
         }
         if writes_back || loss.is_some() {
-            engine.guard(volume, std::sync::Arc::new(mark.clone()), loss);
+            engine.guard(volume, std::sync::Arc::new(marks), loss);
         }
         Ok(())
     }
 
-    /// Where the mark of an export may be, the place for a new one first.
-    fn places(&self, spec: &VolumeSpec) -> Vec<MarkFile> {
+    /// Where the mark of an export may be.
+    fn places(&self, spec: &VolumeSpec) -> Places {
         let real = match &spec.source {
             Source::File(path) => path.canonicalize().ok(),
             Source::Nbd(_) => None,
@@ -124,21 +140,109 @@ impl UncleanArgs {
         let usual = std::env::var_os("STATE_DIRECTORY").map(first_directory);
         let state = self.state_dir.clone().or(usual);
         let state = state.unwrap_or_else(|| STATE_DIRECTORY.into());
-        let state = state.join(mark_name(&full));
-        let paths = match beside {
-            Some(beside) if self.state_dir.is_some() => vec![state, beside],
-            Some(beside) => vec![beside, state],
-            None => vec![state],
+        let (directory, state) = (state.clone(), state.join(mark_name(&full)));
+        let (made, looked_at) = match beside {
+            Some(beside) if self.state_dir.is_some() => (vec![state], vec![beside]),
+            Some(beside) => (vec![beside], vec![state]),
+            None => {
+                let resolved = resolved(&spec.source);
+                let resolved = resolved.map(|name| directory.join(mark_name(&name)));
+                (std::iter::once(state).chain(resolved).collect(), Vec::new())
+            }
         };
+        let all: String = made.iter().map(|path| named(path)).collect();
         let note = format!(
             "futae serve (process {}) has answered writes to {full}, export {}, that are not on stable storage yet.\n\
-             If it is not running any more, those that were not flushed may be lost.\n",
+             If it is not running any more, those that were not flushed may be lost.\n{all}",
             std::process::id(),
             spec.name
         );
-        let mark = |path| MarkFile::new(path, note.clone());
-        paths.into_iter().map(mark).collect()
+        let [made, looked_at] = [made, looked_at].map(|paths| {
+            let marks = paths.into_iter();
+            marks
+                .map(|path| MarkFile::new(path, note.clone()))
+                .collect()
+        });
+        Places { made, looked_at }
     }
+}
+
+/// Where the mark of an export may be.
+struct Places {
+    /// Where new ones are made, all of them at once.
+    made: Vec<MarkFile>,
+    /// Where an earlier server may have made one.
+    looked_at: Vec<MarkFile>,
+}
+
+/// Marks that are set and removed together.
+struct Marks(Vec<MarkFile>);
+
+impl Marks {
+    fn has(&self, mark: &MarkFile) -> bool {
+        self.0.iter().any(|one| one.path() == mark.path())
+    }
+}
+
+impl UncleanMark for Marks {
+    fn set(&self) -> std::io::Result<()> {
+        self.0.iter().try_for_each(UncleanMark::set)
+    }
+
+    fn clear(&self) -> std::io::Result<()> {
+        self.0.iter().try_for_each(UncleanMark::clear)
+    }
+}
+
+/// How a mark's note begins the line that names one of the marks that were made with it.
+const MADE_AS: &str = "Marked as ";
+
+fn named(mark: &Path) -> String {
+    let name = mark.file_name().unwrap_or_default();
+    format!("{MADE_AS}{}\n", name.display())
+}
+
+/// Marks that were made together with these, in the same directory, and are not among `made`.
+fn others_of<S>(found: &[(&MarkFile, S)], made: &[MarkFile]) -> Vec<MarkFile> {
+    let mut others: Vec<MarkFile> = Vec::new();
+    for (mark, _) in found {
+        let note = std::fs::read_to_string(mark.path()).unwrap_or_default();
+        let names = note.lines().filter_map(|line| line.strip_prefix(MADE_AS));
+        for name in names.filter(|name| is_mark_name(name)) {
+            let path = mark.path().with_file_name(name);
+            let mut known = made.iter().chain(&others);
+            if !known.any(|known| known.path() == path) {
+                others.push(MarkFile::new(path, note.clone()));
+            }
+        }
+    }
+    others
+}
+
+/// Whether it can be the name of a mark, and of nothing else.
+fn is_mark_name(name: &str) -> bool {
+    !name.contains('/') && name.ends_with(SUFFIX)
+}
+
+/// What a device or a socket is called now, however it is written, so that the next server finds the mark under another
+/// name for the same source. Only until the machine is started again: then the name may be that of another one.
+fn resolved(source: &Source) -> Option<String> {
+    let name = match source {
+        Source::File(path) => path.canonicalize().ok()?.to_string_lossy().into_owned(),
+        Source::Nbd(uri) => {
+            let Transport::Unix { socket } = &uri.transport else {
+                return None;
+            };
+            let socket = socket.canonicalize().ok()?;
+            let uri = NbdUri {
+                transport: Transport::Unix { socket },
+                ..uri.clone()
+            };
+            uri.to_string()
+        }
+    };
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(format!("{name} {}", boot.trim()))
 }
 
 fn refused(name: &str, mark: &MarkFile, error: &std::io::Error) -> Failure {
@@ -198,7 +302,7 @@ fn mark_name(source: &str) -> String {
     let sum = source.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    format!("{shown}-{sum:016x}.unclean")
+    format!("{shown}-{sum:016x}{SUFFIX}")
 }
 
 #[cfg(test)]

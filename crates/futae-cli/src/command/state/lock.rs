@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use anyhow::anyhow;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, major, minor};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, major, minor};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -33,9 +33,14 @@ impl StateLock {
         name.push(".lock");
         let lock = PathBuf::from(name);
         let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+        // A lock can be taken by all who can open the file.
+        let mode = Mode::RUSR | Mode::WUSR;
         let opened = rustix::fs::open(&lock, flags, mode);
-        let taken = opened.and_then(|file| patiently(&file).map(|()| file));
+        let taken = opened.and_then(|file| {
+            // Earlier versions let others open it.
+            let _ = fchmod(&file, mode);
+            patiently(&file).map(|()| file)
+        });
         match taken {
             Ok(file) => Ok(Self { _held: Some(file) }),
             Err(Errno::WOULDBLOCK) => {
