@@ -95,7 +95,10 @@ impl UncleanArgs {
         };
         let found_marks = found.iter().map(|(mark, _)| *mark);
         let doomed: Vec<&MarkFile> = match self.accept_lost_writes {
-            true => found_marks.chain(&marks.0).collect(),
+            true => {
+                let is_there = |mark: &&MarkFile| matches!(mark.found(), Ok(Some(_)));
+                found_marks.chain(marks.0.iter().filter(is_there)).collect()
+            }
             false => found_marks.filter(|mark| !marks.has(mark)).collect(),
         };
         for mark in doomed {
