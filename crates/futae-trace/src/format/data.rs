@@ -63,7 +63,7 @@ impl Data {
         }
         let mut doubts = doubt::doubts(format, map.as_ref(), &head, options.unit_bytes);
         if format == Format::Csv && columns.is_none() {
-            doubts.extend(sniff::rivals(&head).map(Doubt::Rivals));
+            doubts.extend(sniff::rivals(&head).map(|names| Doubt::Rivals(Box::new(names))));
         }
         if let (Some(doubt @ Doubt::NotOracle), None) = (doubts.first(), options.format) {
             let (format, doubt) = (format.name(), doubt.clone());

@@ -34,7 +34,7 @@ pub enum Doubt {
         "the columns `{}` and `{}` mean the same, and only the first is read; give --columns to say which it is",
         .0[0], .0[1]
     )]
-    Rivals([String; 2]),
+    Rivals(Box<[String; 2]>),
     /// Records that no program writes as oracleGeneral.
     #[error(
         "most records are no oracleGeneral: their sizes or next requests are impossible; \
