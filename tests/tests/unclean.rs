@@ -275,11 +275,13 @@ fn the_mark_of_a_device_is_found_under_another_name_and_a_device_that_refuses_wr
     );
 }
 
-/// A loop device, detached when the test ends.
+/// A loop device that may be written again, and is detached, when the test ends.
 struct Detached(String);
 
 impl Drop for Detached {
     fn drop(&mut self) {
+        // The kernel keeps that it may not be written for the next one who gets this device.
+        run("blockdev", &["--setrw", &self.0]);
         run("losetup", &["--detach", &self.0]);
     }
 }
