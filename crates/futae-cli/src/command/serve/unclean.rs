@@ -14,7 +14,7 @@ use nix::unistd::User;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
@@ -227,11 +227,11 @@ fn is_mark_name(name: &str) -> bool {
     !name.contains('/') && name.ends_with(SUFFIX)
 }
 
-/// What a device or a socket is called now, however it is written, so that the next server finds the mark under another
-/// name for the same source. Only until the machine is started again: then the name may be that of another one.
+/// What a device or a socket is now, however its name is written, so that the next server finds the mark under another
+/// name for the same source. Only until the machine is started again: then it may be another one.
 fn resolved(source: &Source) -> Option<String> {
     let name = match source {
-        Source::File(path) => path.canonicalize().ok()?.to_string_lossy().into_owned(),
+        Source::File(path) => format!("device {}", path.metadata().ok()?.rdev()),
         Source::Nbd(uri) => {
             let Transport::Unix { socket } = &uri.transport else {
                 return None;
