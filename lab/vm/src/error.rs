@@ -26,6 +26,15 @@ pub enum GuestError {
         /// Why.
         source: io::Error,
     },
+    /// Its memory does not hold the programs and files that it starts with, so one of them is cut off.
+    #[error(
+        "{memory_mib} MiB of memory do not hold what the guest starts with, so a file in it is cut off: give the guest more memory or fewer \
+         files"
+    )]
+    TooSmall {
+        /// The guest's memory, in MiB.
+        memory_mib: u32,
+    },
     /// The guest ended while it was needed.
     #[error("the guest ended during `{during}`; what it said last:\n{log}")]
     Ended {

@@ -62,6 +62,11 @@ impl Guest {
         let mut guest = Self::start(plan, directory, deadline, &[])?;
         let ready = guest.channel.line(deadline);
         let ready = ready.map_err(|error| guest.fail(&error, "boot"))?;
+        // The kernel goes on without the rest of the file that did not fit, and a program that is cut off ends by a fault of memory.
+        if guest.log().contains("Initramfs unpacking failed") {
+            let memory_mib = plan.memory_mib;
+            return Err(GuestError::TooSmall { memory_mib });
+        }
         guest.release = ready.trim_start_matches("ready ").to_owned();
         Ok(guest)
     }

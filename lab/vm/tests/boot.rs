@@ -50,6 +50,21 @@ fn digest(path: &Path) -> String {
 }
 
 #[test]
+fn memory_that_does_not_hold_the_files_is_refused() {
+    let large = tempfile::NamedTempFile::new().expect("a file");
+    large.as_file().set_len(90 << 20).expect("its length");
+    let plan = plan(Kernel::Debian612).memory_mib(256);
+    let error = match plan.file("large", large.path()).boot() {
+        Err(error) if error.is_missing() => {
+            return futae_testkit::need::skip(futae_testkit::need::Need::Qemu, &error.to_string());
+        }
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("it booted"),
+    };
+    assert!(error.contains("256 MiB of memory do not hold"), "{error}");
+}
+
+#[test]
 fn commands_run_and_their_answers_come_back() {
     for (kernel, expected) in [(Kernel::Debian61, "6.1."), (Kernel::Debian612, "6.12.")] {
         let Some(mut guest) = boot(plan(kernel)) else {
