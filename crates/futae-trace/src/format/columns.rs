@@ -346,6 +346,9 @@ impl ColumnDecoder {
             }
             self.name.push_str(fields.get(column, "key")?);
         }
+        if self.name.is_empty() {
+            return Err(fields::no_key());
+        }
         let length = match self.columns.length[..] {
             [] => None,
             _ => Some(self.length_bytes(fields)?),

@@ -63,7 +63,7 @@ impl Data {
         }
         let mut doubts = doubt::doubts(format, map.as_ref(), &head, options.unit_bytes);
         if format == Format::Csv && columns.is_none() {
-            doubts.extend(sniff::rivals(&head).map(|names| Doubt::Rivals(Box::new(names))));
+            doubts.extend(sniff::rivals(&head).map(rival));
         }
         if let (Some(doubt @ Doubt::NotOracle), None) = (doubts.first(), options.format) {
             let (format, doubt) = (format.name(), doubt.clone());
@@ -92,6 +92,7 @@ impl Data {
                 (decoder, Box::new(Cursor::new(head).chain(bytes)))
             }
         };
+        doubts.extend(rivals(&decoder));
         Ok(Self {
             format,
             compression,
@@ -115,18 +116,31 @@ impl Data {
             TraceErrorKind::NoColumns => TraceErrorKind::Table(unnamed),
             kind => kind,
         })?;
+        let decoder = of_table(table);
         Ok(Self {
             format: Format::Csv,
             compression: Compression::None,
-            decoder: of_table(table),
+            doubts: rivals(&decoder).into_iter().collect(),
+            decoder,
             rest: Box::new(io::empty()),
             skipped_bytes: 0,
             meter: Meter::default(),
             file_bytes: None,
             names_blocks: false,
-            doubts: Vec::new(),
         })
     }
+}
+
+/// Columns of a table that mean the same.
+fn rivals(decoder: &Decoder) -> Option<Doubt> {
+    match decoder {
+        Decoder::Table(table) => table.rivals().map(rival),
+        _ => None,
+    }
+}
+
+fn rival(names: [String; 2]) -> Doubt {
+    Doubt::Rivals(Box::new(names))
 }
 
 fn of_table(decoder: impl TableDecoder + 'static) -> Decoder {

@@ -99,6 +99,11 @@ pub trait TableDecoder: Send {
         None
     }
 
+    /// Two columns whose names mean the same, of which the second is not read.
+    fn rivals(&self) -> Option<[String; 2]> {
+        None
+    }
+
     /// Whether there is no further row.
     fn at_end(&mut self) -> Result<bool, TraceErrorKind>;
 

@@ -108,6 +108,11 @@ pub fn kind(text: &str, code: KindCode) -> Result<RequestKind, TraceErrorKind> {
     }
 }
 
+/// Why a request without a key is none.
+pub fn no_key() -> TraceErrorKind {
+    wrong("", "a key")
+}
+
 /// As [`kind`], and what clients of key-value stores do, too. None is what neither reads nor writes an object, such
 /// as its deletion: a simulated cache has no use for it.
 pub fn operation(text: &str, code: KindCode) -> Result<Option<RequestKind>, TraceErrorKind> {

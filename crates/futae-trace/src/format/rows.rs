@@ -90,6 +90,7 @@ pub struct Table<R> {
     /// the latency.
     wanted: Vec<usize>,
     cells: Vec<Vec<Cell>>,
+    rivals: Option<[String; 2]>,
     /// The next of the rows that are in memory.
     next: usize,
 }
@@ -101,6 +102,8 @@ impl<R: Rows> Table<R> {
             None => by_names(rows.columns()).ok_or(TraceErrorKind::NoColumns)?,
         };
         check(&columns, rows.columns().len())?;
+        let is_by_names = options.columns.is_none();
+        let rivals = is_by_names.then(|| Columns::rivals(&names(rows.columns(), false)));
         // What nobody asks for may be of any type.
         columns.ttl = columns.ttl.filter(|_| options.lives);
         columns.latency = columns.latency.filter(|_| options.latencies);
@@ -111,6 +114,7 @@ impl<R: Rows> Table<R> {
             columns,
             wanted,
             cells: Vec::new(),
+            rivals: rivals.flatten(),
             next: 0,
         })
     }
@@ -163,8 +167,14 @@ impl<R: Rows> Table<R> {
         };
         let Some(kind) = kind else { return Ok(None) };
         let mut names = Vec::new();
-        while names.len() < self.columns.volume.len() + self.columns.key.len() {
-            names.push(next()?.1.text());
+        let last = self.columns.volume.len() + self.columns.key.len();
+        while names.len() < last {
+            let at = next()?;
+            if *at.1 == Cell::None && self.has_keys() && names.len() + 1 == last {
+                // No key is no object, and not one that all such requests are for.
+                return named(at, Err(fields::no_key()));
+            }
+            names.push(at.1.text());
         }
         let life = match self.columns.ttl {
             Some(_) => Some(next()?),
@@ -216,6 +226,10 @@ impl<R: Rows> TableDecoder for Table<R> {
         self.has_keys().then_some(Keys { has_sizes })
     }
 
+    fn rivals(&self) -> Option<[String; 2]> {
+        self.rivals.clone()
+    }
+
     fn at_end(&mut self) -> Result<bool, TraceErrorKind> {
         if self.next == self.loaded() {
             self.next = 0;
@@ -250,16 +264,18 @@ fn check(columns: &Columns, count: usize) -> Result<(), TraceErrorKind> {
 /// What the names of columns say. A nested column holds no field, whatever its name is. If no other column can be the offset
 /// or the key, a nested one is named, so that the error can say that it cannot be.
 fn by_names(columns: &[TableColumn]) -> Option<Columns> {
-    let names = |with_nested: bool| -> Vec<&str> {
-        let name = |column| match column {
-            &TableColumn {
-                is_nested: true, ..
-            } if !with_nested => "",
-            TableColumn { name, .. } => name.as_str(),
-        };
-        columns.iter().map(name).collect()
+    Columns::of_header(&names(columns, false)).or_else(|| Columns::of_header(&names(columns, true)))
+}
+
+/// The names of columns; without nested ones, theirs are empty.
+fn names(columns: &[TableColumn], with_nested: bool) -> Vec<&str> {
+    let name = |column| match column {
+        &TableColumn {
+            is_nested: true, ..
+        } if !with_nested => "",
+        TableColumn { name, .. } => name.as_str(),
     };
-    Columns::of_header(&names(false)).or_else(|| Columns::of_header(&names(true)))
+    columns.iter().map(name).collect()
 }
 
 /// An error of a cell with the column where it is.
