@@ -20,6 +20,8 @@ from ._progress import shown as _shown
 from ._sweep import sweep
 from ._traces import FutaeWarning, Request, Trace
 from ._traces import arrays_of as _arrays_of
+from ._traces import options_of as _options_of
+from ._traces import path_of as _path_of
 from ._traces import reading as _reading
 from ._traces import tables_of as _tables_of
 from ._traces import warn as _warn
@@ -42,7 +44,7 @@ def simulate(
     windows=None,
     bounds=False,
     order=None,
-    block="4KiB",
+    block=None,
     format=None,
     columns=None,
     skip_bad=False,
@@ -78,8 +80,8 @@ def simulate(
         column ``windows``, a list of dicts.
     bounds: between what bounds the best caches of these sizes would be, that knew the future; for traces. The column ``bounds``.
     order: in which order guests with traces ask: ``"recorded"``, ``"together"`` or ``"turns"``.
-    block: the bytes of a block.
-    format, columns, skip_bad, view: how a trace is read.
+    block: the bytes of a block, ``"4KiB"`` if not given.
+    format, columns, skip_bad, view: how a trace is read. A :class:`Trace` says ``block`` and the first three of these itself.
     latency: such as ``"upper=1us,lower=10us,store=100us,link=5us"``; adds columns of access times. With ``"store=exp(100us)*8"`` and the
         like requests wait for each other, and the column ``latencies`` has what came of it.
     clients: with ``latency``, so many requests are under way at a time, whatever the times of the trace.
@@ -99,24 +101,23 @@ def simulate(
     level are columns. With several, those of the first level begin with ``level_0_``, and so on.
 
     A policy can be a class, or whatever makes an object when it is called with the number of blocks that the cache holds. Blocks are
-    numbers. The object has the methods ``miss(blocks)``: these blocks were placed, in this order; and ``evict(incoming)``: returns the
+    numbers in the order of their first requests, from 0 on, not those of the trace. The object has the methods ``miss(blocks)``: these blocks were placed, in this order; and ``evict(incoming)``: returns the
     block to give up, and forgets it, or None to keep all. It may have ``hit(blocks)``: these resident blocks were asked for, in this order;
     ``admit(block)``: whether a block that is not resident is placed; and ``remove(block)``: a block left that was not evicted. ``hit`` and
-    ``miss`` are called with many blocks at once, just before the next answer is needed. Instead of ``evict`` it may have ``victims(count)``: the
+    ``miss`` are called with many blocks at once, just before the next answer is needed, so of the last ones not at all. Instead of ``evict`` it may have ``victims(count)``: the
     next victims in their order, at least one and at most ``count``, none removed yet, of which one that is requested meanwhile is none any
     more; and ``evicted(blocks)``: these went. A wrong answer or an exception raises ``futae.Error``.
 
     Raises ``futae.Error``, a ``ValueError``, with the message of the command line. Ctrl-C ends a simulation. Other
     threads of Python run meanwhile.
     """
-    if isinstance(source, Trace):
-        block, format, columns, skip_bad = source.options
+    block, format, columns, skip_bad = _options_of(source, block, format, columns, skip_bad)
     tables = _tables_of(source)
     arrays = [] if tables else _arrays_of(source)
     if tables or arrays:
         sources = []
     else:
-        sources = [source] if isinstance(source, (str, bytes, _os.PathLike)) else list(source)
+        sources = list(source) if isinstance(source, (list, tuple)) else [source]
     settings = {
         "link": link,
         "write_mode": write_mode,
@@ -135,11 +136,12 @@ def simulate(
         "ttl": ttl,
         "admit_size_max": _text(admit_size_max),
     }
+    _check(settings, wholes=("guests", "seed", "requests", "clients", "threads"), flags=("bounds", "objects"))
     with _Named() as named, _shown(progress, "simulating") as tell:
         unit = "" if objects else "blocks"
         hierarchies = _hierarchies(_by_name(levels, named), sizes, _by_name(policies, named), unit)
         text, doubts = _native.simulate(
-            [_os.fsdecode(one) for one in sources],
+            [_path_of(one) for one in sources],
             hierarchies,
             settings,
             _reading(block, format, columns, skip_bad, view),
@@ -177,7 +179,7 @@ def mrc(
     repeats=1,
     requests=None,
     seed=1,
-    block="4KiB",
+    block=None,
     format=None,
     columns=None,
     skip_bad=False,
@@ -204,8 +206,7 @@ def mrc(
     requests: use so many requests.
     The others, ``frame`` among them, are as in :func:`simulate`; ``"report"`` is what ``futae mrc --json`` prints.
     """
-    if isinstance(source, Trace):
-        block, format, columns, skip_bad = source.options
+    block, format, columns, skip_bad = _options_of(source, block, format, columns, skip_bad)
     wanted = {
         "policy": policy,
         "exact": exact,
@@ -221,6 +222,7 @@ def mrc(
         "requests": requests,
         "seed": seed,
     }
+    _check(wanted, wholes=("shards_blocks", "kosmo_blocks", "repeats", "points", "requests", "seed"), flags=("exact",))
     reading = _reading(block, format, columns, skip_bad, view)
     with _shown(progress, "reading and simulating") as tell:
         text, doubts = _native.mrc(_one_of(source), wanted, reading, tell)
@@ -252,7 +254,7 @@ def locality(
     bins=60,
     log=False,
     seed=1,
-    block="4KiB",
+    block=None,
     format=None,
     columns=None,
     skip_bad=False,
@@ -273,8 +275,7 @@ def locality(
     log: bins of growing width.
     The others are as in :func:`simulate`; ``"report"`` is what ``futae locality --json`` prints.
     """
-    if isinstance(source, Trace):
-        block, format, columns, skip_bad = source.options
+    block, format, columns, skip_bad = _options_of(source, block, format, columns, skip_bad)
     counted = {"link": link, "warmup": warmup, "requests": requests, "bins": bins, "log": log, "seed": seed}
     asked = [_level(level, None) for level in _listed(levels, "levels")]
     reading = _reading(block, format, columns, skip_bad, view)
@@ -294,12 +295,26 @@ def locality(
 def _one_of(source):
     """The source of what has no guests: a name, a table or an array."""
     given = _tables_of(source) or _arrays_of(source)
-    if not given and not isinstance(source, (str, bytes, _os.PathLike)):
+    given_in_memory = bool(given)
+    if not given:
         given = list(source) if isinstance(source, (list, tuple)) else [source]
     if len(given) > 1:
         raise Error(f"here are {len(given)} traces, and this takes one: call it for each, or give them to simulate() as guests of one cache")
-    (one,) = given or [source]
-    return _os.fsdecode(one) if isinstance(one, (str, bytes, _os.PathLike)) else one
+    if not given:
+        raise Error("the list of sources is empty: give one")
+    (one,) = given
+    return one if given_in_memory else _path_of(one)
+
+
+def _check(settings, wholes, flags):
+    """An error that names a setting which is of no use as a whole number, or as True or False."""
+    for name in wholes:
+        value = settings[name]
+        if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= value.__index__() < 2**64):
+            raise Error(f"{name}={value!r} is no whole number of 0 or more")
+    for name in flags:
+        if not isinstance(settings[name], bool):
+            raise Error(f"{name}={settings[name]!r} is neither True nor False")
 
 
 def _text(value):

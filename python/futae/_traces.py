@@ -4,6 +4,7 @@ import array
 import collections
 import os
 import struct
+import sys
 import warnings
 
 from . import _native
@@ -55,8 +56,8 @@ class Trace:
     def __repr__(self):
         return f"futae.Trace({self.path!r})"
 
-    def _open(self):
-        return _native.Reader(self.path, reading(*self.options, None))
+    def _open(self, all=False):
+        return _native.Reader(self.path, reading(*self.options, None), all)
 
     def __iter__(self):
         reader = self._open()
@@ -86,16 +87,23 @@ class Trace:
         return numpy.frombuffer(records, dtype=_FIELDS)
 
     def table(self):
-        """All requests as a :class:`Table`: columns that NumPy and Arrow use where they are, without a copy."""
-        reader = self._open()
+        """All requests as a :class:`Table`: columns that NumPy and Arrow use where they are, without a copy.
+
+        Beside those of :class:`Request` it has ``ttl_s`` (seconds) and ``latency_us`` where the trace has lifetimes and latencies, 0 where
+        a request has none. Of a trace of objects with sizes it has ``key`` in place of ``offset_bytes``.
+        """
+        reader = self._open(all=True)
         table = reader.table()
         warn(_remarks(reader))
         return table
 
     def info(self):
-        """What the file is: ``format``, ``compression``, ``volumes`` (their names, where it has names) and ``doubts``."""
+        """What the file is: ``format``, ``compression``, ``volumes`` (their names, where it has names) and ``doubts``.
+
+        Reads the whole file, since a volume may come late."""
         reader = self._open()
-        reader.read(_BATCH)
+        while reader.read(_BATCH):
+            pass
         format, compression, volumes, _, doubts = reader.facts()
         return {"format": format, "compression": compression, "volumes": volumes, "doubts": doubts}
 
@@ -137,13 +145,46 @@ def _buffer_of(source):
     # A column of an Arrow table. NumPy copies it even if it lies in one piece.
     if getattr(source, "num_chunks", None) == 1:
         source = source.chunk(0)
+    numpy = sys.modules.get("numpy")
+    if numpy and isinstance(source, numpy.ma.MaskedArray):
+        raise Error("a masked array has numbers that are none: give array.compressed()")
     try:
-        memoryview(source)
-        return source
+        format = memoryview(source).format
     except TypeError:
         import numpy
 
-        return numpy.asarray(source)
+        source = numpy.asarray(source)
+        format = memoryview(source).format
+    except ValueError as error:
+        raise Error(f"an array of block numbers has whole numbers: {error}") from None
+    foreign = {"little": ">!", "big": "<"}[sys.byteorder]
+    if format[0] in foreign:
+        raise Error(
+            "an array of block numbers is in another order of bytes than the machine's: give array.astype(array.dtype.newbyteorder('='))"
+        )
+    return source
+
+
+def options_of(source, block, format, columns, skip_bad):
+    """How `source` is read: as it says itself if it is a :class:`Trace`, or a list of such, or else as the arguments say."""
+    several = source if isinstance(source, (list, tuple)) else [source]
+    own = [one.options for one in several if isinstance(one, Trace)]
+    if not own:
+        return "4KiB" if block is None else block, format, columns, skip_bad
+    given = {"block": block, "format": format, "columns": columns, "skip_bad": skip_bad or None}
+    for name, value in given.items():
+        if value is not None:
+            raise Error(f"{name}={value!r} is for a path: a Trace says itself how it is read, as in futae.Trace(path, {name}={value!r})")
+    if len(own) < len(several) or any(one != own[0] for one in own):
+        raise Error("the traces of a list are read in one way: give every one as a futae.Trace, all with the same options")
+    return own[0]
+
+
+def path_of(source):
+    """A path or a workload as a text."""
+    if not isinstance(source, (str, bytes, os.PathLike)):
+        raise Error(f"{source!r} is no source: give a path, a workload, a table, or an array such as numpy.array([1, 2, 1])")
+    return os.fsdecode(source)
 
 
 def reading(block, format, columns, skip_bad, view):

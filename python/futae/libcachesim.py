@@ -10,6 +10,7 @@ since there is no such name or parameter. The classes are of policies whose coun
 """
 
 import enum
+import numbers
 import os
 
 from . import Error, simulate
@@ -31,6 +32,9 @@ class TraceType(enum.Enum):
 
 class ReaderInitParam:
     """How a trace is read. Columns of a CSV are counted from 1; 0 is none."""
+
+    # A parameter that is not here cannot be set, as it could not have an effect.
+    __slots__ = ("cap_at_n_req", "ignore_obj_size", "obj_id_field", "obj_size_field", "time_field")
 
     def __init__(self, ignore_obj_size=False, cap_at_n_req=-1, time_field=0, obj_id_field=0, obj_size_field=0):
         self.ignore_obj_size = ignore_obj_size
@@ -73,7 +77,7 @@ class _Cache:
     _policy = ""
 
     def __init__(self, cache_size, hashpower=24, admissioner=None):
-        if isinstance(cache_size, bool) or not isinstance(cache_size, (int, float)) or cache_size <= 0:
+        if isinstance(cache_size, bool) or not isinstance(cache_size, numbers.Real) or cache_size <= 0:
             raise Error(f"cache_size={cache_size!r} is neither bytes nor a share of all bytes, such as 0.1")
         if admissioner is not None and not isinstance(admissioner, SizeAdmissioner):
             raise Error(f"admissioner={admissioner!r} is no SizeAdmissioner")
@@ -99,7 +103,7 @@ class _Cache:
             "requests": min(limits, default=None),
             "frame": "dict",
         }
-        is_share = isinstance(self.cache_size, float)
+        is_share = not isinstance(self.cache_size, numbers.Integral)
         size = f"{100 * self.cache_size}%" if is_share else self.cache_size
         if asked.ignore_obj_size:
             if self.admissioner is not None:

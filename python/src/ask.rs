@@ -11,6 +11,7 @@ use futae_sim::run::{TraceFacts, ViewChoice};
 use futae_sim::study::Study;
 use futae_trace::{Columns, Format, TraceOptions, is_trace};
 use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, Size, parse_block_bytes};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -187,9 +188,11 @@ pub fn simulate(
     // Exceptions come with the error that they led to.
     let refused = |error: String| {
         let refused = refused(error);
-        let raised = classes.as_ref().and_then(|classes| classes.raised());
-        if raised.is_some() {
-            refused.set_cause(py, raised);
+        match classes.as_ref().and_then(|classes| classes.raised()) {
+            // Ctrl-C and the end of the program are no errors of a simulation.
+            Some(raised) if !raised.is_instance_of::<PyException>(py) => return raised,
+            None => {}
+            raised => refused.set_cause(py, raised),
         }
         refused
     };
@@ -223,7 +226,12 @@ pub fn simulate(
             ));
         }
     };
-    let found = patiently(py, progress.as_ref(), classes.is_some(), work)?;
+    let found = patiently(
+        py,
+        progress.as_ref(),
+        classes.as_ref().map(|it| it.is_stopped()),
+        work,
+    )?;
     let (json, of_traces) = found.map_err(refused)?;
     let mut warnings: Vec<String> = asked.lone_exclusive().into_iter().collect();
     warnings.extend(of_traces);

@@ -324,5 +324,5 @@ pub fn mrc(
     let makings = wanted.makings(&policy)?;
     let origin = Origin::of(source, &reading)?;
     let find = |tell: &(dyn Fn(f64) + Sync)| wanted.find(origin, &policy, makings, tell);
-    patiently(py, progress.as_ref(), false, find)?.map_err(refused)
+    patiently(py, progress.as_ref(), None, find)?.map_err(refused)
 }

@@ -60,5 +60,5 @@ pub fn locality(
         let json = serde_json::to_string(&summary).map_err(|error| error.to_string())?;
         Ok((json, warnings))
     };
-    patiently(py, progress.as_ref(), false, find)?.map_err(refused)
+    patiently(py, progress.as_ref(), None, find)?.map_err(refused)
 }

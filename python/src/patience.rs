@@ -18,14 +18,16 @@ struct Stopped;
 /// calls `progress` with the fraction done. The work gives that to its argument, by which it is ended when a
 /// signal or `progress` raises an exception, which is then the result.
 ///
-/// Work that calls Python much `holds` Python's lock, which Python itself then lends to others now and then.
+/// Work that calls Python much is given `calls`. It holds Python's lock, which Python itself then lends to others now and then. It may
+/// seldom tell its progress, so it also looks at `calls`, which becomes true when it is to end.
 pub fn patiently<T: Send>(
     py: Python<'_>,
     progress: Option<&Py<PyAny>>,
-    holds: bool,
+    calls: Option<&AtomicBool>,
     work: impl FnOnce(&(dyn Fn(f64) + Sync)) -> T + Send,
 ) -> PyResult<T> {
-    let (is_stopped, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (own, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let is_stopped = calls.unwrap_or(&own);
     let tell = |fraction: f64| {
         done.store(fraction.to_bits(), Ordering::Relaxed);
         if is_stopped.load(Ordering::Relaxed) {
@@ -46,9 +48,9 @@ pub fn patiently<T: Send>(
             let worker = scope.spawn(|| {
                 // Dropped at the end, whatever that is.
                 let _end = end;
-                catch_unwind(AssertUnwindSafe(|| match holds {
-                    true => Python::attach(|_| work(&tell)),
-                    false => work(&tell),
+                catch_unwind(AssertUnwindSafe(|| match calls {
+                    Some(_) => Python::attach(|_| work(&tell)),
+                    None => work(&tell),
                 }))
             });
             let mut raised = None;

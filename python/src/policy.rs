@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use std::collections::VecDeque;
 use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// This many blocks are handed over at once at most.
@@ -23,6 +24,7 @@ type Raised = Arc<Mutex<Option<PyErr>>>;
 pub struct Classes {
     classes: Vec<(String, Py<PyAny>)>,
     raised: Raised,
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl Classes {
@@ -30,7 +32,13 @@ impl Classes {
         Self {
             classes,
             raised: Raised::default(),
+            is_stopped: Arc::default(),
         }
+    }
+
+    /// Becomes true when no object is to be called any more.
+    pub fn is_stopped(&self) -> &AtomicBool {
+        &self.is_stopped
     }
 
     /// The exception behind an error, if there is one.
@@ -92,6 +100,7 @@ impl External for Classes {
                 victims,
                 remove: method("remove"),
                 raised: Arc::clone(&self.raised),
+                is_stopped: Arc::clone(&self.is_stopped),
                 blocks: vec![0; shape.slots as usize],
                 slots: HashMap::new(),
                 gone: Vec::new(),
@@ -149,6 +158,7 @@ struct InPython {
     victims: Victims,
     remove: Option<Py<PyAny>>,
     raised: Raised,
+    is_stopped: Arc<AtomicBool>,
     /// The block in each slot.
     blocks: Vec<u64>,
     /// The slot of each block.
@@ -217,6 +227,15 @@ impl InPython {
         self.refuse(format!("{method} raised {error}"));
         let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
         raised.get_or_insert(error);
+    }
+
+    /// Whether the object is not asked any more.
+    #[inline]
+    fn is_over(&mut self) -> bool {
+        if self.fault.is_none() && self.is_stopped.load(Ordering::Relaxed) {
+            self.refuse("was ended".to_owned());
+        }
+        self.fault.is_some()
     }
 
     #[cold]
@@ -323,7 +342,7 @@ impl InPython {
 
 impl Policy for InPython {
     fn miss(&mut self, access: &Access) -> Admission {
-        if self.fault.is_some() {
+        if self.is_over() {
             return Admission::Bypass;
         }
         if self.admit.is_none() {
@@ -363,7 +382,7 @@ impl Policy for InPython {
         if self.slots.is_empty() {
             return None;
         }
-        if self.fault.is_some() {
+        if self.is_over() {
             return self.any();
         }
         match self.victims {

@@ -82,7 +82,7 @@ impl Sweep {
                 push(&warnings, warning);
             }
         };
-        let failed = patiently(py, progress.as_ref(), false, |tell| {
+        let failed = patiently(py, progress.as_ref(), None, |tell| {
             work(&self.0, &cells, threads, tell, &keep, &read)
         })?;
         Ok((taken(found), failed, taken(warnings)))

@@ -26,6 +26,10 @@ pub struct Columns {
     is_write: Vec<u8>,
     /// The same in bits, as Arrow wants it: no memory can be both.
     written: Vec<u8>,
+    /// Lifetimes in seconds, 0 for a request without one; empty if the trace has none.
+    ttl_s: Vec<u32>,
+    /// Recorded latencies in microseconds, 0 for one that is not known; empty if the trace has none.
+    latency_us: Vec<u32>,
 }
 
 /// What a column is called, and where its numbers are. Valid while the `Columns` live, which nothing changes any more.
@@ -84,13 +88,24 @@ impl Columns {
         put_bit(&mut self.written, at, is_write);
     }
 
+    /// Appends the lifetimes and latencies of the requests that were pushed last.
+    pub fn note(&mut self, lives: &[u32], latencies: &[u32]) {
+        let count = self.len();
+        for (column, more) in [(&mut self.ttl_s, lives), (&mut self.latency_us, latencies)] {
+            if !more.is_empty() || !column.is_empty() {
+                column.resize(count - more.len(), 0);
+                column.extend(more);
+            }
+        }
+    }
+
     /// How many requests there are.
     pub fn len(&self) -> usize {
         self.offset_bytes.len()
     }
 
-    /// All columns, in the order of `_FIELDS` in `_traces.py`.
-    pub fn layouts(&self) -> [Layout; 6] {
+    /// All columns: in the order of `_FIELDS` in `_traces.py`, then those that only some traces have.
+    pub fn layouts(&self) -> Vec<Layout> {
         fn plain<T>(
             name: &'static CStr,
             arrow: &'static CStr,
@@ -120,14 +135,21 @@ impl Columns {
         } else {
             c"offset_bytes"
         };
-        [
+        let mut all = vec![
             time,
             plain(place, c"L", c"Q", &self.offset_bytes),
             plain(c"length_bytes", c"L", c"Q", &self.length_bytes),
             plain(c"volume", c"S", c"H", &self.volume),
             plain(c"guest", c"S", c"H", &self.guest),
             is_write,
-        ]
+        ];
+        let some = [(c"ttl_s", &self.ttl_s), (c"latency_us", &self.latency_us)];
+        for (name, numbers) in some {
+            if !numbers.is_empty() {
+                all.push(plain(name, c"I", c"I", numbers));
+            }
+        }
+        all
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::ask::Reading;
 use crate::refused;
 use crate::table::{Columns, Table};
-use futae_trace::{Request, RequestKind, RequestReader, TraceReader};
+use futae_trace::{Request, RequestKind, RequestReader, TraceOptions, TraceReader};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -32,10 +32,16 @@ pub struct Reader(Mutex<TraceReader>);
 
 #[pymethods]
 impl Reader {
-    /// Opens a file.
+    /// Opens a file; with `all` also what only some simulations ask for: sizes of objects, lifetimes and latencies.
     #[new]
-    fn open(path: PathBuf, reading: Reading) -> PyResult<Self> {
-        let reader = TraceReader::open(&path, &reading.options()?).map_err(refused)?;
+    fn open(path: PathBuf, reading: Reading, all: bool) -> PyResult<Self> {
+        let options = TraceOptions {
+            sizes: all,
+            lives: all,
+            latencies: all,
+            ..reading.options()?
+        };
+        let reader = TraceReader::open(&path, &options).map_err(refused)?;
         Ok(Self(Mutex::new(reader)))
     }
 
@@ -73,6 +79,7 @@ impl Reader {
                 let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                 let read = reader.read_batch(&mut batch, BATCH);
                 batch.iter().for_each(|request| columns.push(request));
+                columns.note(&reader.take_lives(), &reader.take_latencies());
                 read.map(|()| batch.len())
             });
             if read.map_err(refused)? == 0 {

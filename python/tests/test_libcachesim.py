@@ -10,6 +10,7 @@ import unittest
 
 import futae
 import futae.libcachesim as lcs
+import numpy
 
 BINARY = os.environ["FUTAE_BINARY"]
 RECORDED = pathlib.Path(os.environ["FUTAE_ROOT"]) / "crates/futae-cli/src/command/truth/libcachesim-0.3.5.csv"
@@ -123,6 +124,9 @@ class Names(unittest.TestCase):
             self.assertIn(part, str(raised.exception))
         with self.assertRaises(TypeError):
             lcs.LRU(1, default_ttl=9)
+        with self.assertRaises(AttributeError):
+            fields.obj_size_feild = 3
+        self.assertEqual(lcs.LRU(numpy.int64(5)).cache_size, 5)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ import array
 import functools
 import itertools
 import os
+import signal
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 from collections import OrderedDict
 
@@ -213,6 +215,36 @@ class Policies(unittest.TestCase):
             misses(levels=["lru:10blocks", "python/Lru:10blocks"])
         self.assertIn("there is no such file", str(raised.exception))
 
+    def test_an_interrupt_ends_the_calls(self):
+        class Slow(Fifo):
+            calls = 0
+
+            def evict(self, incoming):
+                Slow.calls += 1
+                if Slow.calls == 100:
+                    os.kill(os.getpid(), signal.SIGINT)
+                if Slow.calls > 100:
+                    time.sleep(0.0002)
+                return super().evict(incoming)
+
+        # Programs in the background of a shell ignore it.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        with self.assertRaises(KeyboardInterrupt):
+            futae.simulate(numpy.arange(50_000), policies=[Slow], sizes=[10], warmup=0)
+        self.assertLess(Slow.calls, 25_000)
+
+    def test_an_interrupt_in_a_policy_is_no_error_of_it(self):
+        for raised in (KeyboardInterrupt, SystemExit):
+            with self.subTest(raised=raised):
+
+                class Ending(Fifo):
+                    def evict(self, incoming):
+                        raise raised
+
+                with self.assertRaises(raised):
+                    futae.simulate(numpy.arange(100), policies=[Ending], sizes=[10], warmup=0)
+
     def test_what_makes_policies_need_not_be_a_class(self):
         class Named(Lru):
             def __init__(self, name, slots):
@@ -272,6 +304,10 @@ class Arrays(unittest.TestCase):
             (numpy.arange(100)[::2], "ascontiguousarray"),
             (numpy.arange(100).reshape(10, 10), "one dimension"),
             (numpy.array([], dtype="u8"), "is empty"),
+            (numpy.array([1, 128], dtype=">u8"), "order of bytes"),
+            (numpy.ma.masked_array([1, 2, 3], mask=[0, 1, 1]), "compressed()"),
+            (numpy.array(["2026-01-01"], dtype="datetime64[s]"), "whole numbers"),
+            ([1, 2, 3], "numpy.array"),
         ]:
             with self.assertRaises(futae.Error) as raised:
                 misses(wrong, levels=["lru:9blocks"])

@@ -3,6 +3,7 @@
 import gc
 import io
 import os
+import struct
 import sys
 import tempfile
 import threading
@@ -95,6 +96,36 @@ class OfAFile(unittest.TestCase):
         taken.validate(full=True)
         self.assertEqual(taken["time_us"].to_pylist(), [None] * 3)
         self.assertEqual(taken["is_write"].to_pylist(), [False] * 3)
+
+    def test_a_table_has_all_that_a_simulation_of_the_file_asks_for(self):
+        path = os.path.join(self.place, "objects.csv")
+        with open(path, "w") as file:
+            file.write("time,key,size,ttl,latency_us\n")
+            file.writelines(f"{at},k{at * at % 101},{100 + at * at % 101 * 7},{5 + at % 60},{at % 9}\n" for at in range(1000))
+        trace = futae.Trace(path)
+        table = trace.table()
+        self.assertEqual(table.names[1], "key")
+        self.assertEqual(numpy.asarray(table["ttl_s"]).tolist(), [5 + at % 60 for at in range(1000)])
+        self.assertEqual(numpy.asarray(table["latency_us"]).tolist(), [at % 9 for at in range(1000)])
+        found = [
+            futae.simulate(source, policies=["lru"], sizes=[20000], objects=True, warmup=0, frame="dict")[0]["hits"]
+            for source in (path, table, pandas.read_csv(path))
+        ]
+        self.assertEqual(found, found[:1] * 3)
+
+    def test_sizes_of_objects_are_those_of_the_file(self):
+        path = os.path.join(self.place, "some.oracleGeneral")
+        requests = [(at, at * at % 101, 100 + at * at % 101 * 7) for at in range(1000)]
+        with open(path, "wb") as file:
+            for time_s, key, size in requests:
+                file.write(struct.pack("<IQIq", time_s, key, size, -1))
+        table = futae.Trace(path).table()
+        self.assertEqual(numpy.asarray(table["length_bytes"]).tolist(), [size for _, _, size in requests])
+        found = [
+            futae.simulate(source, policies=["lru"], sizes=[20000], objects=True, warmup=0, frame="dict")[0]["hits"]
+            for source in (path, table)
+        ]
+        self.assertEqual(*found)
 
     def test_columns_and_arrow_arrays_are_simulated_where_they_are(self):
         column = self.table["offset_bytes"]

@@ -78,6 +78,49 @@ class OfAFile(unittest.TestCase):
         self.assertEqual((row["hits"], row["requests"]), (same["hits"], same["requests"]))
         self.assertGreater(row["requests"], len(self.wanted))
 
+    def test_a_trace_says_itself_how_it_is_read(self):
+        large = futae.Trace(self.path, columns=MAP, block="64KiB")
+        one, listed = (futae.simulate(source, ["lru:100blocks"], frame="dict")[0]["requests"] for source in (large, [large]))
+        same = futae.simulate(self.path, ["lru:100blocks"], columns=MAP, block="64KiB", frame="dict")[0]["requests"]
+        self.assertEqual((one, listed), (same, same))
+        for told in ({"block": "64KiB"}, {"columns": MAP}, {"format": "csv"}, {"skip_bad": True}):
+            with self.subTest(told=told), self.assertRaisesRegex(futae.Error, "a Trace says itself"):
+                futae.simulate(self.trace, ["lru:100blocks"], **told)
+            with self.subTest(told=told), self.assertRaisesRegex(futae.Error, "a Trace says itself"):
+                futae.mrc(self.trace, **told)
+        with self.assertRaisesRegex(futae.Error, "all with the same options"):
+            futae.simulate([large, self.trace], ["lru:100blocks"])
+
+    def test_volumes_that_come_late_are_known(self):
+        path = os.path.join(self.place.name, "late.csv")
+        with open(path, "w") as file:
+            file.write("offset,length,volume\n")
+            file.writelines(f"{at * 4096},4096,{'a' if at < 70_000 else 'b'}\n" for at in range(80_000))
+        self.assertEqual(futae.Trace(path).info()["volumes"], ["a", "b"])
+
+    def test_a_request_without_a_key_is_none(self):
+        path = os.path.join(self.place.name, "null.csv")
+        with open(path, "w") as file:
+            file.write("time,key\n1,a\n2,\n3,b\n4,\n")
+        table = pyarrow.table({"key": ["a", None, "b", None]})
+        stored = os.path.join(self.place.name, "null.parquet")
+        pyarrow.parquet.write_table(table, stored)
+        for source in (path, stored, table):
+            with self.subTest(source=source):
+                with self.assertRaisesRegex(futae.Error, "a key"):
+                    futae.simulate(source, ["lru:3blocks"], warmup=0)
+                with self.assertWarnsRegex(futae.FutaeWarning, "2 bad records left out"):
+                    row = futae.simulate(source, ["lru:3blocks"], warmup=0, skip_bad=True, frame="dict")[0]
+                self.assertEqual((row["requests"], row["hits"]), (2, 0))
+
+    def test_columns_that_mean_the_same_are_told_of(self):
+        table = pyarrow.table({"lba": [0] * 9, "offset": [at * 4096 for at in range(9)]})
+        stored = os.path.join(self.place.name, "rivals.parquet")
+        pyarrow.parquet.write_table(table, stored)
+        for source in (stored, table):
+            with self.subTest(source=source), self.assertWarnsRegex(futae.FutaeWarning, "lba"):
+                futae.simulate(source, ["lru:3blocks"], warmup=0)
+
     def test_parquet_has_the_same_requests(self):
         path = os.path.join(self.place.name, "some.parquet")
         times, offsets, lengths, writes = zip(*self.wanted)
