@@ -27,8 +27,9 @@ pub use volumes::{Identity, LeftOut, NamedVolume};
 use error::VERSION;
 use futae_policy::BlockId;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use volumes::{Positions, SavedVolume, shortened};
 
@@ -90,9 +91,14 @@ impl WarmState {
             ));
         }
         let mut name = path.as_os_str().to_owned();
-        // One that was left by a process which was killed is overwritten.
         name.push(".new");
         let new = PathBuf::from(name);
+        // One that was left by a process which was killed goes.
+        check_replaceable(&new)?;
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let written = self.write_and_rename(&new, path, identity);
         if written.is_err() {
             // The old file stays; the incomplete new one is removed.
@@ -110,12 +116,7 @@ impl WarmState {
         let mut old = path.as_os_str().to_owned();
         old.push(".old");
         let old = PathBuf::from(old);
-        if !is_replaceable(&old)? {
-            return Err(io::Error::other(format!(
-                "{} is no state file of futae, and is not overwritten; move it",
-                old.display()
-            )));
-        }
+        check_replaceable(&old)?;
         match fs::rename(path, &old) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -123,7 +124,9 @@ impl WarmState {
     }
 
     fn write_and_rename(&self, new: &Path, path: &Path, identity: &Identity) -> io::Result<()> {
-        let mut file = File::create(new)?;
+        // Never through a link that somebody put there meanwhile, and nobody else is to read which blocks are in use.
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(new)?;
         file.write_all(&self.encode(identity))?;
         file.sync_all()?;
         fs::rename(new, path)?;
@@ -278,18 +281,34 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// An error if a file beside the state file would be lost by being replaced.
+fn check_replaceable(path: &Path) -> io::Result<()> {
+    match is_replaceable(path)? {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "{} is no state file of futae, and is not overwritten; move it",
+            path.display()
+        ))),
+    }
+}
+
 /// Whether nothing is lost if the file at `path` is replaced.
 fn is_replaceable(path: &Path) -> io::Result<bool> {
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        other => other?,
+    };
     // A link itself is replaced, and not the file behind it.
-    if path.is_symlink() {
+    if metadata.is_symlink() {
         return Ok(true);
     }
+    // To open a pipe would be to wait for another program.
+    if !metadata.is_file() {
+        return Ok(false);
+    }
     let mut begin = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(MAGIC.len() as u64).read_to_end(&mut begin)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-        Err(error) => return Err(error),
-    };
+    let file = File::open(path)?;
+    file.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
     Ok(begin.is_empty() || begin == MAGIC)
 }
 
@@ -410,6 +429,31 @@ mod tests {
         assert_eq!(read.state.residents, state().residents);
         assert_eq!(read.state.history, []);
         assert_eq!(read.other_policy, Some(identity().policy));
+    }
+
+    #[test]
+    fn what_is_beside_the_file_is_not_written_through_or_lost() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = |name: &str| directory.path().join(name);
+        let (path, new, victim) = (place("state"), place("state.new"), place("victim"));
+        fs::write(&victim, "of somebody else").expect("a file");
+        let is_whole = || fs::read_to_string(&victim).expect("it is there") == "of somebody else";
+        symlink(&victim, &new).expect("a link");
+        state().save(&path, &identity()).expect("saved");
+        assert!(is_whole() && !path.is_symlink());
+        let mode = fs::metadata(&path).expect("it is there").permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        fs::hard_link(&victim, &new).expect("another name");
+        let refused = state().save(&path, &identity());
+        let refused = refused.expect_err("a file of somebody else").to_string();
+        assert!(refused.contains("state.new is no state file"), "{refused}");
+        assert!(is_whole() && new.exists());
+        fs::remove_file(&new).expect("removed");
+        // Left by a process that was killed.
+        fs::write(&new, MAGIC).expect("a file");
+        state().save(&path, &identity()).expect("saved");
+        assert!(!new.exists());
     }
 
     #[test]

@@ -217,7 +217,13 @@ impl Opener {
 pub(super) fn with_suffix(path: &Path, name: &str) -> PathBuf {
     let mut full = OsString::from(path);
     // A name may contain what a file's name may not. Two names never come to the same.
-    let name = name.replace('%', "%25").replace('/', "%2F");
+    let mut name = name.replace('%', "%25").replace('/', "%2F");
+    // Beside a state file there may be those whose names end so.
+    let last = name.rfind('.').map_or(0, |dot| dot + 1);
+    if ["lock", "new", "old"].contains(&&name[last..]) {
+        let first = format!("%{:02X}", name.as_bytes()[last]);
+        name.replace_range(last..=last, &first);
+    }
     full.push(format!(".{name}"));
     full.into()
 }
@@ -230,11 +236,17 @@ mod tests {
     fn no_two_exports_have_the_same_file() {
         let file = |name: &str| with_suffix(Path::new("/run/kept"), name);
         assert_eq!(file("vm1"), Path::new("/run/kept.vm1"));
-        let names = ["a/b", "a_b", "a%2Fb", "a%252Fb"];
+        let names = [
+            "a/b", "a_b", "a%2Fb", "a%252Fb", "lock", "%6Cock", "a.lock", "a.new", "old",
+        ];
         let mut files: Vec<PathBuf> = names.map(file).to_vec();
         files.sort_unstable();
         files.dedup();
         assert_eq!(files.len(), names.len(), "{files:?}");
+        for helper in ["lock", "new", "old"] {
+            let ends_so = |file: &PathBuf| file.extension().is_some_and(|end| end == helper);
+            assert!(!files.iter().any(ends_so), "{files:?}");
+        }
         assert!(
             files
                 .iter()
