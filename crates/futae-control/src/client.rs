@@ -1,5 +1,7 @@
 //! Giving an order to a running cache.
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -24,6 +26,14 @@ pub enum AskError {
         /// What the system or the parser said.
         source: io::Error,
     },
+    /// Somebody listens there, and has said nothing in time: it may be stopped, or busy.
+    #[error("{}: the cache has not answered within {timeout:?}", path.display())]
+    Late {
+        /// The socket.
+        path: PathBuf,
+        /// How long it was waited for.
+        timeout: Duration,
+    },
     /// The order was refused.
     #[error("{0}")]
     Refused(String),
@@ -33,21 +43,25 @@ pub enum AskError {
 ///
 /// # Errors
 ///
-/// [`AskError::Silent`] without an answer in JSON, [`AskError::Refused`] for an answer that is an
-/// error.
+/// [`AskError::Silent`] without an answer in JSON, [`AskError::Late`] without one in time, [`AskError::Refused`] for an
+/// answer that is an error.
 pub fn ask(path: &Path, order: &Value) -> Result<Value, AskError> {
     ask_within(path, order, TIMEOUT)
 }
 
-/// As [`ask`], of an order that takes its time.
+/// As [`ask`], of an order that takes its time, or of somebody who has less of it.
 ///
 /// # Errors
 ///
 /// As those of [`ask`].
 pub fn ask_within(path: &Path, order: &Value, timeout: Duration) -> Result<Value, AskError> {
-    let answer = exchange(path, order, timeout).map_err(|source| AskError::Silent {
-        path: path.to_owned(),
-        source,
+    let answer = exchange(path, order, timeout).map_err(|source| {
+        let path = path.to_owned();
+        match source.kind() {
+            // A socket's own time limit ends in the one, that of the kernel's connection in the other.
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Late { path, timeout },
+            _ => AskError::Silent { path, source },
+        }
     })?;
     match answer.get("error") {
         Some(Value::String(problem)) => Err(AskError::Refused(problem.clone())),
@@ -55,12 +69,73 @@ pub fn ask_within(path: &Path, order: &Value, timeout: Duration) -> Result<Value
     }
 }
 
+/// Connects to a unix socket. A program that is stopped accepts nobody, and when its queue is full, connecting waits, too.
+///
+/// # Errors
+///
+/// Those of the operating system; of the kind "would block" if the queue was full for so long.
+pub fn connect_within(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // The kernel applies it to connecting as well.
+    set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
+    connect(&socket, &address)?;
+    Ok(socket.into())
+}
+
 fn exchange(path: &Path, order: &Value, timeout: Duration) -> io::Result<Value> {
-    let mut stream = UnixStream::connect(path)?;
+    let mut stream = connect_within(path, timeout)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    stream.write_all(format!("{order}\n").as_bytes())?;
+    match stream.write_all(format!("{order}\n").as_bytes()) {
+        // It may have said why before it closed.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+        _ => {}
+    }
     let mut line = String::new();
     BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::os::unix::net::UnixListener;
+
+    const SHORT: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn somebody_who_listens_and_says_nothing_is_late_and_not_missing() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("control");
+        let status = json!({ "command": "status" });
+        let nobody = ask_within(&path, &status, SHORT).expect_err("nobody is there");
+        assert!(matches!(nobody, AskError::Silent { .. }), "{nobody}");
+        let _stopped = UnixListener::bind(&path).expect("a socket");
+        let late = ask_within(&path, &status, SHORT).expect_err("it never answers");
+        let wanted = format!("{}: the cache has not answered within 20ms", path.display());
+        assert_eq!(late.to_string(), wanted);
+    }
+
+    #[test]
+    fn a_full_queue_is_waited_for_no_longer_than_was_said() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("control");
+        let address = SocketAddrUnix::new(&path).expect("an address");
+        let listener = socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let listener = listener.expect("a socket");
+        rustix::net::bind(&listener, &address).expect("it is bound");
+        rustix::net::listen(&listener, 0).expect("it listens");
+        let waiting = connect_within(&path, SHORT).expect("there is room for one");
+        let full = connect_within(&path, SHORT).expect_err("there is no more room");
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        drop(waiting);
+    }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 const NAME_IN_DIRECTORY: &str = "control.sock";
 /// Longest line, in bytes.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
-/// Connections at a time; more are closed at once.
+/// Connections at a time; more are told so and closed.
 const CONTROLLERS_MAX: usize = 32;
 /// Idle time after which a connection is closed. Also the time limit of a write.
 const IDLE: Duration = Duration::from_secs(300);
@@ -102,7 +102,7 @@ impl Drop for Control {
 fn welcome(shared: &Arc<Shared>, connection: OwnedFd) {
     if shared.controllers.fetch_add(1, Relaxed) >= CONTROLLERS_MAX {
         shared.controllers.fetch_sub(1, Relaxed);
-        return;
+        return turn_away(connection);
     }
     let there = Arc::clone(shared);
     let thread = Builder::new().name("orders".into()).spawn(move || {
@@ -113,6 +113,17 @@ fn welcome(shared: &Arc<Shared>, connection: OwnedFd) {
     if thread.is_err() {
         shared.controllers.fetch_sub(1, Relaxed);
     }
+}
+
+/// Says to one more than there can be why it gets no answer.
+fn turn_away(connection: OwnedFd) {
+    let stream = UnixStream::from(connection);
+    let problem = format!(
+        "{CONTROLLERS_MAX} connections are open at this socket, and there can be no more: end one of the programs that hold them"
+    );
+    // A new connection has room for the line, so this waits for nobody.
+    let _ = stream.set_nonblocking(true);
+    let _ = (&stream).write_all(format!("{}\n", json!({ "error": problem })).as_bytes());
 }
 
 fn take_orders(shared: &Shared, stream: UnixStream) -> io::Result<()> {
@@ -161,6 +172,27 @@ mod tests {
 
     fn ping() -> Orders {
         Orders::new().with("ping", |NoArguments {}| Ok(json!({ "pong": true })))
+    }
+
+    #[test]
+    fn one_connection_too_many_is_told_why() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let control = Control::start(directory.path(), ping()).expect("it listens");
+        let connect = |_| {
+            let mut stream = UnixStream::connect(control.path()).expect("it listens");
+            stream
+                .write_all(b"{\"command\":\"ping\"}\n")
+                .expect("written");
+            let mut answer = String::new();
+            let read = BufReader::new(&stream).read_line(&mut answer);
+            assert!(read.is_ok() && answer.contains("pong"), "{answer}");
+            stream
+        };
+        let idle: Vec<UnixStream> = (0..CONTROLLERS_MAX).map(connect).collect();
+        let refused = ask(control.path(), &json!({ "command": "ping" }));
+        let refused = refused.expect_err("one too many").to_string();
+        assert!(refused.contains("32 connections are open"), "{refused}");
+        drop(idle);
     }
 
     #[test]
