@@ -3,7 +3,7 @@
 use futae_testkit::nbd::Plain as Client;
 use futae_testkit::wait::obtain;
 use futae_tests::BLOCK;
-use futae_tests::binary::{futae, run};
+use futae_tests::binary::{binary, futae, run};
 use futae_tests::browser::{BROWSER, Browser};
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
@@ -12,7 +12,9 @@ use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const MIB: u64 = 1 << 20;
 /// Of the exports: one is read in a few blocks, one here and there.
@@ -304,4 +306,94 @@ fn what_is_wrong_with_a_configuration_is_said() {
     }
     let output = run(&["balance", "--config", "/nowhere.toml"]);
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// A guest that is a directory with the files of a cgroup, and begins with 2 MiB more than it has.
+fn cgroup(directory: &Path) -> String {
+    fs::create_dir(directory).expect("a directory");
+    fs::write(directory.join("memory.high"), (4 * MIB).to_string()).expect("a file");
+    fs::write(directory.join("memory.current"), "0").expect("a file");
+    format!(
+        "[[guest]]\nname = \"group\"\nminimum = \"1MiB\"\nmaximum = \"7MiB\"\nstart = \"6MiB\"\n\
+         actuator = {{ kind = \"cgroup2\", path = {directory:?} }}\n"
+    )
+}
+
+#[test]
+fn it_ends_also_while_every_period_takes_too_long() {
+    let stage = Stage::bare();
+    let (config, group) = (stage.path("balance.toml"), stage.path("group"));
+    // A monitor that never says anything: connections stay in the queue of its socket.
+    let socket = stage.path("silent.qmp");
+    let _silent = UnixListener::bind(&socket).expect("a socket");
+    let body = format!(
+        "total = \"16MiB\"\nperiod = 1\nreserve = \"0MiB\"\nevaluator = \"static\"\nreturn_on_exit = true\n{}\
+         [[guest]]\nname = \"silent\"\nminimum = \"1MiB\"\nmaximum = \"7MiB\"\nstart = \"4MiB\"\n\
+         actuator = {{ kind = \"qmp\", socket = {socket:?} }}\n",
+        cgroup(&group)
+    );
+    fs::write(&config, body).expect("a file");
+    let words = ["balance", "--config", text(&config)];
+    let mut balance = Running::start("futae balance", futae(&words));
+    let high = || fs::read_to_string(group.join("memory.high")).expect("a file");
+    obtain("it is told, and the other one is late", || {
+        let line = balance.line();
+        let is_late = line.contains("silent: ") && line.contains("not answered within 2s");
+        (is_late && high() == (6 * MIB).to_string())
+            .then_some(())
+            .ok_or(line)
+    });
+    let ended = balance.stop();
+    assert_eq!(high(), (4 * MIB).to_string());
+    assert!(
+        ended.errors.contains("silent: nobody knows what it had"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn a_recording_that_fails_ends_whole_and_the_balancer_goes_on() {
+    let stage = Stage::bare();
+    let (config, samples) = (stage.path("balance.toml"), stage.path("samples.jsonl"));
+    let body = format!(
+        "total = \"16MiB\"\nperiod = 0.1\nreserve = \"0MiB\"\n{}",
+        cgroup(&stage.path("group"))
+    );
+    fs::write(&config, body).expect("a file");
+    // A file has one block at most: the line that crosses its end is written in part, as on a disk that becomes full.
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"",
+        text(binary()),
+    ]);
+    command.args(["balance", "--config", text(&config), "--periods", "12"]);
+    let ended = Running::start("futae balance", {
+        command.args(["--record", text(&samples)]);
+        command
+    })
+    .wait();
+    assert!(ended.status.success(), "{ended:?}");
+    let periods = ended
+        .lines
+        .iter()
+        .filter(|line| line.starts_with("period "));
+    assert_eq!(periods.count(), 12, "{ended:?}");
+    let said = format!("--record {}: ", text(&samples));
+    assert_eq!(ended.errors.matches(&said).count(), 1, "{ended:?}");
+    let whole = fs::read_to_string(&samples).expect("there");
+    assert!(whole.ends_with("}\n"), "{whole}");
+    let lines = whole.lines().count();
+    assert!((2..12).contains(&lines), "{whole}");
+
+    // Of a line that is cut off nothing is used, and nothing is lost but that line.
+    fs::write(&samples, &whole[..whole.len() - 10]).expect("a file");
+    let advise = ["balance", "--config", text(&config), "--advise"];
+    let output = run(&[&advise[..], &[text(&samples)]].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let warning = format!("{}: line {lines} is cut off", text(&samples));
+    assert!(errors.contains(&warning), "{errors}");
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(out.contains(&format!("{} periods", lines - 1)), "{out}");
 }

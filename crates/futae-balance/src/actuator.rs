@@ -6,7 +6,8 @@ mod share;
 pub(crate) mod virsh;
 
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a guest may take to answer.
@@ -47,7 +48,51 @@ pub enum Actuator {
     },
 }
 
+impl fmt::Display for Actuator {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Qmp { socket } => write!(formatter, "the monitor {}", socket.display()),
+            Self::Virsh { domain, .. } => write!(formatter, "virsh domain {domain}"),
+            Self::Cgroup1 { path } | Self::Cgroup2 { path } => {
+                write!(formatter, "the cgroup {}", path.display())
+            }
+            Self::Share { control, export } => {
+                write!(formatter, "share {export} of {}", control.display())
+            }
+        }
+    }
+}
+
 impl Actuator {
+    /// Whether both change the same memory, however they are written.
+    pub(crate) fn is_that_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Qmp { socket: one }, Self::Qmp { socket: other })
+            | (Self::Cgroup1 { path: one }, Self::Cgroup1 { path: other })
+            | (Self::Cgroup2 { path: one }, Self::Cgroup2 { path: other }) => {
+                real(one) == real(other)
+            }
+            (
+                Self::Virsh { domain, uri },
+                Self::Virsh {
+                    domain: other,
+                    uri: its,
+                },
+            ) => {
+                // The hypervisor of one that does not say it is most likely that of the other.
+                domain == other && (uri.is_none() || its.is_none() || uri == its)
+            }
+            (
+                Self::Share { control, export },
+                Self::Share {
+                    control: its,
+                    export: other,
+                },
+            ) => export == other && real(control) == real(its),
+            _ => false,
+        }
+    }
+
     /// Bytes that the guest has in fact.
     ///
     /// # Errors
@@ -59,7 +104,9 @@ impl Actuator {
             Self::Virsh { domain, uri } => virsh::achieved(domain, uri.as_deref(), TIMEOUT),
             Self::Cgroup1 { path } => cgroup::achieved_v1(path),
             Self::Cgroup2 { path } => cgroup::achieved_v2(path),
-            Self::Share { control, export } => share::status(control, export).map(|one| one.bytes),
+            Self::Share { control, export } => {
+                share::status(control, export, TIMEOUT).map(|one| one.bytes)
+            }
         }
     }
 
@@ -74,7 +121,7 @@ impl Actuator {
             Self::Virsh { domain, uri } => virsh::order(domain, uri.as_deref(), bytes, TIMEOUT),
             Self::Cgroup1 { path } => cgroup::order(path, cgroup::LIMIT_V1, &bytes.to_string()),
             Self::Cgroup2 { path } => cgroup::order(path, cgroup::HIGH_V2, &bytes.to_string()),
-            Self::Share { control, export } => share::order(control, export, bytes),
+            Self::Share { control, export } => share::order(control, export, bytes, TIMEOUT),
         }
     }
 
@@ -122,10 +169,18 @@ impl Actuator {
     pub(crate) fn requests(&self) -> Option<(u64, u64)> {
         match self {
             Self::Share { control, export } => {
-                let status = share::status(control, export).ok()?;
+                let status = share::status(control, export, TIMEOUT).ok()?;
                 Some((status.requests, status.hits))
             }
             _ => None,
         }
     }
+}
+
+/// Where a path leads to. What is not there yet, such as the socket of a guest that does not run, has a directory mostly.
+fn real(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let in_directory = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    let found = path.canonicalize().ok().or_else(in_directory);
+    found.unwrap_or(path)
 }

@@ -217,7 +217,8 @@ impl Config {
         if let Some(problem) = config.host.problem() {
             return Err(ConfigError(problem.to_owned()));
         }
-        match config.libvirt.as_ref().and_then(LibvirtConfig::problem) {
+        let problem = config.libvirt.as_ref().and_then(LibvirtConfig::problem);
+        match problem.or_else(|| shared_actuator(&config.guests)) {
             Some(problem) => Err(ConfigError(problem)),
             None => Ok(config),
         }
@@ -264,6 +265,18 @@ impl Config {
             }
         })
     }
+}
+
+/// Two guests whose memory is the same: each would have it as large as its own share.
+fn shared_actuator(guests: &[GuestConfig]) -> Option<String> {
+    guests.iter().enumerate().find_map(|(at, one)| {
+        let same = |other: &&GuestConfig| other.actuator.is_that_of(&one.actuator);
+        let other = guests[..at].iter().find(same)?;
+        Some(format!(
+            "guests {:?} and {:?} have the same actuator, {}; give each its own",
+            other.name, one.name, one.actuator
+        ))
+    })
 }
 
 #[cfg(test)]
@@ -337,5 +350,57 @@ mod tests {
             error.contains("paper.step") && error.contains("5%"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn two_guests_with_one_actuator_are_refused() {
+        let place = tempfile::tempdir().expect("a directory");
+        let place = place.path().display().to_string();
+        std::fs::create_dir(format!("{place}/real")).expect("a directory");
+        std::os::unix::fs::symlink("real", format!("{place}/link")).expect("a link");
+        let parsed = |one: &str, other: &str| {
+            let guest = |name: &str, actuator: &str| {
+                format!(
+                    "[[guest]]\nname = \"{name}\"\nminimum = \"1MiB\"\nmaximum = \"2MiB\"\nactuator = {{ {actuator} }}\n"
+                )
+            };
+            let both = guest("db", one) + &guest("web", other);
+            let text = format!("total = \"1GiB\"\n{both}");
+            Config::parse(&text.replace("PLACE", &place))
+        };
+        let qmp = |path: &str| format!("kind = \"qmp\", socket = \"{path}\"");
+        let virsh =
+            |domain: &str, uri: &str| format!("kind = \"virsh\", domain = \"{domain}\"{uri}");
+        let group =
+            |version: u32, path: &str| format!("kind = \"cgroup{version}\", path = \"{path}\"");
+        let share = |path: &str, export: &str| {
+            format!("kind = \"share\", control = \"{path}\", export = \"{export}\"")
+        };
+        let (here, there) = (", uri = \"qemu:///system\"", ", uri = \"lxc:///\"");
+        for (one, other, named) in [
+            (qmp("/run/a.qmp"), qmp("/run//a.qmp"), "/run//a.qmp"),
+            (qmp("/run/a.qmp"), qmp("/run/./a.qmp"), "a.qmp"),
+            (qmp("PLACE/real/a"), qmp("PLACE/link/a"), "link/a"),
+            (qmp("PLACE/real/a"), qmp("PLACE/link/../real/a"), "real/a"),
+            (virsh("db", ""), virsh("db", here), "virsh domain db"),
+            (group(1, "/sys/a"), group(1, "/sys/a/"), "/sys/a"),
+            (group(2, "/sys/a"), group(2, "/sys/a"), "/sys/a"),
+            (share("/c", "db"), share("//c", "db"), "share db of //c"),
+        ] {
+            let error = parsed(&one, &other).expect_err(named).to_string();
+            for word in ["\"db\"", "\"web\"", named] {
+                assert!(error.contains(word), "{one} {other}: {error}");
+            }
+        }
+        for (one, other) in [
+            (qmp("/run/a.qmp"), qmp("/run/b.qmp")),
+            (virsh("db", here), virsh("db", there)),
+            (virsh("db", ""), virsh("web", "")),
+            (group(2, "/sys/a"), group(2, "/sys/a/b")),
+            (share("/c", "db"), share("/c", "web")),
+            (share("/c", "db"), share("/d", "db")),
+        ] {
+            parsed(&one, &other).expect("each has its own");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The loop: see, decide, tell, look again.
 
+mod finish;
 mod follow;
 
 use crate::actuator::Actuator;
@@ -14,7 +15,8 @@ use futae_allocate::{
 };
 use serde::Serialize;
 use std::fs;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often sizes are looked at while they change.
@@ -25,8 +27,6 @@ const UNIT: u64 = 4096;
 const SLACK: u64 = 1 << 20;
 /// How long guests may take to give back what others are waiting for, in one period.
 const SHRINK_MAX: Duration = Duration::from_secs(5);
-/// How long they may take in the end.
-const RETURN_MAX: Duration = Duration::from_secs(15);
 
 /// A guest that is kept.
 struct Guest {
@@ -61,6 +61,8 @@ pub struct Controller {
     events: Option<Events>,
     /// What came of that since the last period.
     between: Between,
+    /// Whether all is to end.
+    stopped: Arc<AtomicBool>,
 }
 
 /// Guests that came or went between two periods.
@@ -135,7 +137,15 @@ impl Controller {
             config: config.clone(),
             events: None,
             between: Between::default(),
+            stopped: Arc::default(),
         })
+    }
+
+    /// From now on a period does not wait for guests once this is true.
+    #[must_use]
+    pub fn stopped_by(mut self, stopped: &Arc<AtomicBool>) -> Self {
+        self.stopped = Arc::clone(stopped);
+        self
     }
 
     /// Ends a period: sees, decides, tells.
@@ -152,7 +162,7 @@ impl Controller {
         for (at, guest) in self.guests.iter_mut().enumerate() {
             let activity = match &guest.feed {
                 Some(feed) => feed.take(self.allocator.curve(at)),
-                None => guest.counted(),
+                None => guest.counted(achieved[at].is_some()),
             };
             let one = Observation {
                 achieved: achieved[at],
@@ -321,7 +331,8 @@ impl Controller {
                 .iter()
                 .zip(&self.targets)
                 .all(|(order, target)| order.is_none_or(|order| order == *target));
-            if is_done || Instant::now() >= end {
+            let is_over = || self.stopped.load(Ordering::Relaxed) || Instant::now() >= end;
+            if is_done || is_over() {
                 return orders;
             }
             std::thread::sleep(LOOK_INTERVAL);
@@ -374,45 +385,6 @@ impl Controller {
             }
         }
     }
-
-    /// Gives every guest back what it had, if that was asked for. Returns what could not be done.
-    pub fn end(self) -> Vec<String> {
-        let mut problems = Vec::new();
-        if !self.return_on_exit || self.dry_run {
-            return problems;
-        }
-        // Those that shrink first, so that the others find what they had.
-        let wanted = |guest: &Guest| {
-            guest
-                .remembered
-                .as_ref()
-                .and_then(|text| text.parse::<u64>().ok())
-        };
-        let end = Instant::now() + RETURN_MAX;
-        let mut order: Vec<&Guest> = self.guests.iter().collect();
-        order.sort_by_key(|guest| {
-            let has = guest.actuator.achieved().unwrap_or(0);
-            wanted(guest).is_none_or(|wanted| wanted > has)
-        });
-        for guest in order {
-            let Some(remembered) = &guest.remembered else {
-                problems.push(format!("{}: nobody knows what it had", guest.name));
-                continue;
-            };
-            if let Err(why) = guest.actuator.restore(remembered) {
-                problems.push(format!("{}: {why}", guest.name));
-                continue;
-            }
-            let is_there = || match (guest.actuator.achieved(), wanted(guest)) {
-                (Ok(has), Some(wanted)) => has <= wanted.saturating_add(SLACK),
-                _ => true,
-            };
-            while !is_there() && Instant::now() < end {
-                std::thread::sleep(LOOK_INTERVAL);
-            }
-        }
-        problems
-    }
 }
 
 /// What a guest may have, and begins with.
@@ -449,10 +421,10 @@ impl Guest {
         })
     }
 
-    /// What a share's guest did since it was last asked.
-    fn counted(&mut self) -> Option<Activity> {
+    /// What a share's guest did since it was last asked. One out of sight is not asked: it would cost its time limit again.
+    fn counted(&mut self, is_in_sight: bool) -> Option<Activity> {
         let before = self.requests;
-        self.requests = self.actuator.requests();
+        self.requests = is_in_sight.then(|| self.actuator.requests()).flatten();
         let ((requests, hits), (requests_before, hits_before)) = (self.requests?, before?);
         // Less than before: the server was started again.
         let all = requests.checked_sub(requests_before)?;

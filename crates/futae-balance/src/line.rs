@@ -1,5 +1,6 @@
 //! Lines over a socket, with a deadline for all of them together.
 
+use futae_control::connect_within;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,8 +20,7 @@ impl Lines {
     /// Connects.
     pub fn connect(path: &Path, timeout: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + timeout;
-        // Connecting to a unix socket waits only while its queue is full: then it is refused.
-        let stream = UnixStream::connect(path)?;
+        let stream = connect_within(path, timeout).map_err(timed)?;
         Ok(Self {
             stream,
             deadline,
@@ -64,7 +64,7 @@ impl Lines {
     }
 }
 
-/// A read that waited in vain says so in another word.
+/// What waited in vain says so in another word.
 fn timed(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),

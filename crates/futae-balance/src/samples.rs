@@ -5,12 +5,15 @@ use futae_allocate::replay::Past;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Sizes at which a curve is written down, beside size 0.
 const SIZES: u32 = 32;
 /// A miss ratio of 1, as it is written.
 const ALL: f64 = 10_000.0;
+/// How every line begins.
+const LINE_START: &[u8] = b"{\"time\":";
 
 /// One period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -96,52 +99,140 @@ impl GuestPeriod {
 
 /// The file to which periods are added.
 #[derive(Debug)]
-pub struct Samples(File);
+pub struct Samples {
+    file: File,
+    /// Bytes of whole lines; none for a pipe or a device, which cannot be cut.
+    whole: Option<u64>,
+}
 
 impl Samples {
-    /// Adds to a file, which is made if it is not there.
+    /// Adds to a file, which is made if it is not there. A line that a program left incomplete is cut off.
     ///
     /// # Errors
     ///
-    /// What the operating system says.
+    /// What the operating system says; an incomplete line that is none of a period.
     pub fn append(path: &Path) -> io::Result<Self> {
-        OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .map(Self)
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let found = file.metadata()?;
+        let mut samples = Self { file, whole: None };
+        if found.is_file() {
+            let whole = whole_bytes(&File::open(path)?, found.len())?;
+            samples.whole = Some(whole);
+            if whole < found.len() {
+                samples.cut()?;
+            }
+        }
+        Ok(samples)
     }
 
     /// Adds a period, as one write: of a reader, or of a program that is killed, a line is there or is not.
     ///
     /// # Errors
     ///
-    /// What the operating system says.
+    /// What the operating system says. What was written of the line is taken back, as far as that is possible.
     pub fn add(&mut self, period: &Period) -> io::Result<()> {
         let mut line = serde_json::to_string(period)?;
         line.push('\n');
-        self.0.write_all(line.as_bytes())
+        let written = self.file.write_all(line.as_bytes());
+        match (&written, &mut self.whole) {
+            (Ok(()), Some(whole)) => *whole += line.len() as u64,
+            // The caller hears why the line is missing. If a part of it stays, the next reader leaves that out.
+            (Err(_), _) => {
+                let _ = self.cut();
+            }
+            (Ok(()), None) => {}
+        }
+        written
+    }
+
+    /// Takes back an incomplete line.
+    fn cut(&self) -> io::Result<()> {
+        self.whole.map_or(Ok(()), |whole| self.file.set_len(whole))
     }
 }
 
+/// Bytes of a file up to the end of its last whole line.
+fn whole_bytes(file: &File, length: u64) -> io::Result<u64> {
+    let mut whole = length;
+    let mut block = [0; 4096];
+    while whole > 0 {
+        let start = whole.saturating_sub(block.len() as u64);
+        let part = &mut block[..(whole - start) as usize];
+        file.read_exact_at(part, start)?;
+        let end = part.iter().rposition(|&byte| byte == b'\n');
+        whole = end.map_or(start, |at| start + at as u64 + 1);
+        if end.is_some() {
+            break;
+        }
+    }
+    // What is not ours is not cut.
+    let mut begin = [0; LINE_START.len()];
+    let got = file.read_at(&mut begin, whole)?;
+    if !LINE_START.starts_with(&begin[..got]) {
+        let problem = "its last line is incomplete, and none that futae balance --record wrote";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
+    Ok(whole)
+}
+
 /// Reads periods, one after the other.
+#[derive(Debug)]
+pub struct Periods<R> {
+    input: R,
+    number: u64,
+    is_cut_off: bool,
+}
+
+/// Reads periods, one after the other. A last line without an end is left out: it was cut off as it was written.
 ///
 /// # Errors
 ///
 /// A line that cannot be read, by its number.
-pub fn read(input: impl BufRead) -> impl Iterator<Item = Result<Period, String>> {
-    let lines = input.lines().zip(1..);
-    lines.filter_map(|(line, number)| {
-        let read = |line: String| {
-            let what = "is no period that futae balance --record wrote";
-            serde_json::from_str(&line).map_err(|error| format!("line {number} {what}: {error}"))
-        };
-        match line {
-            Ok(line) if line.trim().is_empty() => None,
-            Ok(line) => Some(read(line)),
-            Err(error) => Some(Err(format!("line {number}: {error}"))),
+pub fn read<R: BufRead>(input: R) -> Periods<R> {
+    Periods {
+        input,
+        number: 0,
+        is_cut_off: false,
+    }
+}
+
+impl<R> Periods<R> {
+    /// The number of the last line, if it was left out because it is cut off. Known at the end.
+    #[must_use]
+    pub fn left_out(&self) -> Option<u64> {
+        self.is_cut_off.then_some(self.number)
+    }
+}
+
+impl<R: BufRead> Iterator for Periods<R> {
+    type Item = Result<Period, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let got = self.input.read_until(b'\n', &mut line);
+            self.number += 1;
+            let number = self.number;
+            match got {
+                Ok(0) => {
+                    self.number -= 1;
+                    return None;
+                }
+                Ok(_) if line.trim_ascii().is_empty() => {}
+                Ok(_) if !line.ends_with(b"\n") => {
+                    self.is_cut_off = true;
+                    return None;
+                }
+                Ok(_) => {
+                    let what = "is no period that futae balance --record wrote";
+                    let read = serde_json::from_slice(&line);
+                    return Some(read.map_err(|error| format!("line {number} {what}: {error}")));
+                }
+                Err(error) => return Some(Err(format!("line {number}: {error}"))),
+            }
         }
-    })
+    }
 }
 
 #[cfg(test)]
@@ -183,5 +274,59 @@ mod tests {
         let wrong = read(&b"{}\n\nno\n"[..]).collect::<Result<Vec<_>, _>>();
         let wrong = wrong.expect_err("not JSON");
         assert!(wrong.starts_with("line 1 is no period"), "{wrong}");
+    }
+
+    fn line(time: f64) -> String {
+        let period = Period {
+            time,
+            guests: vec![GuestPeriod::new("db", Some(1 << 30), None)],
+        };
+        serde_json::to_string(&period).expect("JSON") + "\n"
+    }
+
+    #[test]
+    fn an_incomplete_last_line_is_left_out_and_named() {
+        let whole = line(1.0) + &line(2.0);
+        let next = line(3.0);
+        for length in 1..next.len() {
+            let text = format!("{whole}{}", &next[..length]);
+            let mut periods = read(text.as_bytes());
+            let good: Result<Vec<_>, _> = periods.by_ref().collect();
+            assert_eq!(good.expect("good").len(), 2, "{text}");
+            assert_eq!(periods.left_out(), Some(3), "{text}");
+        }
+        let mut periods = read(whole.as_bytes());
+        assert_eq!(periods.by_ref().flatten().count(), 2);
+        assert_eq!(periods.left_out(), None);
+    }
+
+    #[test]
+    fn an_incomplete_last_line_is_cut_before_more_is_added() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("samples");
+        let more = Period {
+            time: 3.0,
+            guests: Vec::new(),
+        };
+        // Of no line, of the second one, and of one longer than what is read at a time.
+        let long = line(2.0).replace("db", &"d".repeat(10_000));
+        for (whole, tail) in [
+            (String::new(), &line(1.0)[..5]),
+            (line(1.0), &line(2.0)[..20]),
+            (line(1.0), long.trim_end()),
+            (line(1.0) + &long, ""),
+        ] {
+            std::fs::write(&path, format!("{whole}{tail}")).expect("a file");
+            let mut samples = Samples::append(&path).expect("ours");
+            samples.add(&more).expect("written");
+            let text = std::fs::read_to_string(&path).expect("read");
+            let added = serde_json::to_string(&more).expect("JSON");
+            assert_eq!(text, format!("{whole}{added}\n"));
+        }
+        std::fs::write(&path, "total = \"1GiB\"\nlast").expect("a file");
+        let error = Samples::append(&path).expect_err("not ours").to_string();
+        assert!(error.contains("none that futae balance"), "{error}");
+        let kept = std::fs::read_to_string(&path).expect("read");
+        assert!(kept.ends_with("last"), "{kept}");
     }
 }

@@ -1,9 +1,10 @@
 //! A share of the cache of a `futae serve`.
 
-use futae_control::ask;
+use futae_control::ask_within;
 use futae_units::Size;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
 
 /// How a share does.
 pub struct Share {
@@ -13,9 +14,9 @@ pub struct Share {
     pub hits: u64,
 }
 
-pub fn status(control: &Path, export: &str) -> Result<Share, String> {
-    let status =
-        ask(control, &json!({ "command": "status" })).map_err(|error| error.to_string())?;
+pub fn status(control: &Path, export: &str, timeout: Duration) -> Result<Share, String> {
+    let status = ask_within(control, &json!({ "command": "status" }), timeout)
+        .map_err(|error| error.to_string())?;
     let engines = status["engines"].as_array();
     let is_its = |engine: &&Value| {
         let exports = engine["exports"].as_array();
@@ -36,11 +37,11 @@ pub fn status(control: &Path, export: &str) -> Result<Share, String> {
     })
 }
 
-pub fn order(control: &Path, export: &str, bytes: u64) -> Result<(), String> {
-    let block = status(control, export)?.block_bytes;
+pub fn order(control: &Path, export: &str, bytes: u64, timeout: Duration) -> Result<(), String> {
+    let block = status(control, export, timeout)?.block_bytes;
     let cache = Size::Bytes((bytes / block).max(1) * block).to_string();
     let order = json!({ "command": "resize", "cache": cache, "export": export });
-    ask(control, &order)
+    ask_within(control, &order, timeout)
         .map(drop)
         .map_err(|error| error.to_string())
 }

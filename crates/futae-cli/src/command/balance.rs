@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
-use tracing::info;
+use tracing::{error, info};
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -70,7 +70,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage(message));
     }
     let samples = args.record.as_deref().map(|path| {
-        Samples::append(path).with_context(|| format!("cannot write {}", path.display()))
+        let samples = Samples::append(path);
+        let samples = samples.with_context(|| format!("cannot write {}", path.display()));
+        samples.map(|samples| (path, samples))
     });
     let samples = samples.transpose()?;
     let stopped = Arc::new(AtomicBool::new(false));
@@ -79,7 +81,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         signal_hook::flag::register(signal, Arc::clone(&stopped))?;
     }
     let mut controller = Controller::new(&config, args.dry_run)
-        .map_err(|error| Failure::usage(format!("{path}: {error}")))?;
+        .map_err(|error| Failure::usage(format!("{path}: {error}")))?
+        .stopped_by(&stopped);
     let moves = Arc::new(Moves::new(env!("CARGO_PKG_VERSION")));
     let page = page(args, &config, &moves)?;
     futae_systemd::ready("balancing");
@@ -126,7 +129,7 @@ fn shown(report: &Report) -> Period {
 fn keep(
     controller: &mut Controller,
     args: &Args,
-    mut samples: Option<Samples>,
+    mut samples: Option<(&Path, Samples)>,
     moves: &Moves,
     stopped: &AtomicBool,
 ) -> Result<(), Failure> {
@@ -137,7 +140,8 @@ fn keep(
     while args.periods.is_none_or(|periods| number < periods) {
         // A period that took too long does not make the next shorter.
         next = (next + controller.interval()).max(Instant::now());
-        while Instant::now() < next {
+        // Before every period, also where the one before took so long that there is nothing to wait for.
+        loop {
             if stopped.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -145,13 +149,20 @@ fn keep(
                 watchdog.alive();
             }
             controller.heed_events();
-            std::thread::sleep(LOOK_INTERVAL.min(next - Instant::now().min(next)));
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(LOOK_INTERVAL.min(left));
         }
         let report = controller.period();
-        if let Some(samples) = &mut samples {
-            samples
-                .add(&controller.recorded(&report))
-                .context("the samples cannot be recorded")?;
+        // Samples that cannot be recorded are no reason to end: it is said once.
+        if let Some((path, file)) = &mut samples
+            && let Err(error) = file.add(&controller.recorded(&report))
+        {
+            let path = path.display();
+            error!("--record {path}: {error}; nothing more is recorded");
+            samples = None;
         }
         moves.note(shown(&report));
         tell(&report, &hints, args.json)?;
@@ -193,7 +204,8 @@ fn advise(config: &Config, path: &Path, as_json: bool) -> Result<(), Failure> {
     let wrong = |problem: String| Failure::usage(format!("{name}: {problem}"));
     let mut adviser: Option<Adviser> = None;
     let mut out = std::io::stdout().lock();
-    for period in samples::read(BufReader::new(file)) {
+    let mut periods = samples::read(BufReader::new(file));
+    for period in periods.by_ref() {
         let period = period.map_err(wrong)?;
         let adviser = match &mut adviser {
             Some(adviser) => adviser,
@@ -211,6 +223,9 @@ fn advise(config: &Config, path: &Path, as_json: bool) -> Result<(), Failure> {
         } else {
             writeln!(out, "{decision}")?;
         }
+    }
+    if let Some(number) = periods.left_out() {
+        eprintln!("futae: warning: {name}: line {number} is cut off, and is left out");
     }
     let Some(adviser) = adviser else {
         return Err(wrong("there are no periods in it".to_owned()));

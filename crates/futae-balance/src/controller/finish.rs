@@ -1,0 +1,62 @@
+//! The end: guests get back what they had.
+
+use super::{Controller, Guest, LOOK_INTERVAL, SLACK, at_once};
+use std::time::{Duration, Instant};
+
+/// How long guests may take to give back what others had.
+const RETURN_MAX: Duration = Duration::from_secs(15);
+
+impl Controller {
+    /// Gives every guest back what it had, if that was asked for. Returns what could not be done.
+    pub fn end(self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !self.return_on_exit || self.dry_run {
+            return problems;
+        }
+        let end = Instant::now() + RETURN_MAX;
+        let achieved = self.achieved(&mut Vec::new());
+        let shrinks = |(guest, has): &(&Guest, Option<u64>)| {
+            guest
+                .wanted()
+                .is_some_and(|wanted| wanted <= has.unwrap_or(0))
+        };
+        let (shrinking, growing): (Vec<_>, Vec<_>) =
+            self.guests.iter().zip(achieved).partition(shrinks);
+        // Those that shrink first, so that the others find what they had. All of them at once, so that those that do not answer
+        // cost their time limit only once.
+        for group in [shrinking, growing] {
+            let all = group.iter().map(|(guest, _)| || guest.give_back(end));
+            for ((guest, _), answer) in group.iter().zip(at_once(all.collect())) {
+                if let Err(why) = answer {
+                    problems.push(format!("{}: {why}", guest.name));
+                }
+            }
+        }
+        problems
+    }
+}
+
+impl Guest {
+    /// Bytes that it had before, if that is a number.
+    fn wanted(&self) -> Option<u64> {
+        self.remembered
+            .as_ref()
+            .and_then(|text| text.parse::<u64>().ok())
+    }
+
+    /// Has it as it was before, and waits until it has no more than that.
+    fn give_back(&self, end: Instant) -> Result<(), String> {
+        let Some(remembered) = &self.remembered else {
+            return Err("nobody knows what it had".to_owned());
+        };
+        self.actuator.restore(remembered)?;
+        let is_there = || match (self.actuator.achieved(), self.wanted()) {
+            (Ok(has), Some(wanted)) => has <= wanted.saturating_add(SLACK),
+            _ => true,
+        };
+        while !is_there() && Instant::now() < end {
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
+    }
+}
