@@ -277,6 +277,7 @@ def locality(
     """
     block, format, columns, skip_bad = _options_of(source, block, format, columns, skip_bad)
     counted = {"link": link, "warmup": warmup, "requests": requests, "bins": bins, "log": log, "seed": seed}
+    _check(counted, wholes=("warmup", "requests", "bins", "seed"), flags=("log",))
     asked = [_level(level, None) for level in _listed(levels, "levels")]
     reading = _reading(block, format, columns, skip_bad, view)
     with _shown(progress, "reading and simulating") as tell:
@@ -313,8 +314,10 @@ def _check(settings, wholes, flags):
         if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= value.__index__() < 2**64):
             raise Error(f"{name}={value!r} is no whole number of 0 or more")
     for name in flags:
-        if not isinstance(settings[name], bool):
+        if settings[name] not in (True, False):
             raise Error(f"{name}={settings[name]!r} is neither True nor False")
+        # One of NumPy is as good.
+        settings[name] = bool(settings[name])
 
 
 def _text(value):

@@ -193,9 +193,10 @@ impl InPython {
 
     /// Tells the object what it was not told yet.
     fn tell(&mut self, py: Python<'_>) {
+        let is_over = self.is_over();
         if let Victims::Ahead(ahead) = &self.victims
             && !self.gone.is_empty()
-            && self.fault.is_none()
+            && !is_over
         {
             let told = PyList::new(py, &self.gone);
             let told = told.and_then(|blocks| ahead.evicted.call1(py, (blocks,)));

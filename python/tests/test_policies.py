@@ -234,6 +234,22 @@ class Policies(unittest.TestCase):
             futae.simulate(numpy.arange(50_000), policies=[Slow], sizes=[10], warmup=0)
         self.assertLess(Slow.calls, 25_000)
 
+    def test_an_interrupt_ends_calls_for_hits(self):
+        class Slow(Lru):
+            calls = 0
+
+            def hit(self, blocks):
+                Slow.calls += 1
+                if Slow.calls == 1:
+                    os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.05)
+
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        with self.assertRaises(KeyboardInterrupt):
+            futae.simulate(numpy.arange(900_000) % 50, policies=[Slow], sizes=[100], warmup=0)
+        self.assertLess(Slow.calls, 110)
+
     def test_an_interrupt_in_a_policy_is_no_error_of_it(self):
         for raised in (KeyboardInterrupt, SystemExit):
             with self.subTest(raised=raised):

@@ -91,6 +91,17 @@ class OfAFile(unittest.TestCase):
         with self.assertRaisesRegex(futae.Error, "all with the same options"):
             futae.simulate([large, self.trace], ["lru:100blocks"])
 
+    def test_settings_of_no_use_are_named(self):
+        for wrong in ({"seed": -1}, {"requests": 1e3}, {"threads": -1}, {"bounds": 2}):
+            (name,) = wrong
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(futae.Error, f"{name}="):
+                futae.simulate(self.trace, ["lru:100blocks"], **wrong)
+        for study, wrong in [(futae.mrc, {"points": -1}), (futae.mrc, {"exact": "no"}), (futae.locality, {"bins": 1.5})]:
+            (name,) = wrong
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(futae.Error, f"{name}="):
+                study(self.trace, **wrong)
+        futae.simulate(self.trace, ["lru:100blocks"], bounds=numpy.bool_(False), seed=numpy.int64(3))
+
     def test_volumes_that_come_late_are_known(self):
         path = os.path.join(self.place.name, "late.csv")
         with open(path, "w") as file:

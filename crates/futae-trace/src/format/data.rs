@@ -92,7 +92,7 @@ impl Data {
                 (decoder, Box::new(Cursor::new(head).chain(bytes)))
             }
         };
-        doubts.extend(rivals(&decoder));
+        doubts.extend(rivals(&decoder, options));
         Ok(Self {
             format,
             compression,
@@ -120,7 +120,7 @@ impl Data {
         Ok(Self {
             format: Format::Csv,
             compression: Compression::None,
-            doubts: rivals(&decoder).into_iter().collect(),
+            doubts: rivals(&decoder, options).into_iter().collect(),
             decoder,
             rest: Box::new(io::empty()),
             skipped_bytes: 0,
@@ -131,10 +131,10 @@ impl Data {
     }
 }
 
-/// Columns of a table that mean the same.
-fn rivals(decoder: &Decoder) -> Option<Doubt> {
+/// Columns of a table that mean the same, where no map says which is which.
+fn rivals(decoder: &Decoder, options: &TraceOptions) -> Option<Doubt> {
     match decoder {
-        Decoder::Table(table) => table.rivals().map(rival),
+        Decoder::Table(table) if options.columns.is_none() => table.rivals().map(rival),
         _ => None,
     }
 }

@@ -99,7 +99,7 @@ pub trait TableDecoder: Send {
         None
     }
 
-    /// Two columns whose names mean the same, of which the second is not read.
+    /// Two columns whose names mean the same, of which the second is not read unless a map says so.
     fn rivals(&self) -> Option<[String; 2]> {
         None
     }

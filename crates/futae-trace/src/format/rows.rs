@@ -90,7 +90,6 @@ pub struct Table<R> {
     /// the latency.
     wanted: Vec<usize>,
     cells: Vec<Vec<Cell>>,
-    rivals: Option<[String; 2]>,
     /// The next of the rows that are in memory.
     next: usize,
 }
@@ -102,8 +101,6 @@ impl<R: Rows> Table<R> {
             None => by_names(rows.columns()).ok_or(TraceErrorKind::NoColumns)?,
         };
         check(&columns, rows.columns().len())?;
-        let is_by_names = options.columns.is_none();
-        let rivals = is_by_names.then(|| Columns::rivals(&names(rows.columns(), false)));
         // What nobody asks for may be of any type.
         columns.ttl = columns.ttl.filter(|_| options.lives);
         columns.latency = columns.latency.filter(|_| options.latencies);
@@ -114,7 +111,6 @@ impl<R: Rows> Table<R> {
             columns,
             wanted,
             cells: Vec::new(),
-            rivals: rivals.flatten(),
             next: 0,
         })
     }
@@ -227,7 +223,7 @@ impl<R: Rows> TableDecoder for Table<R> {
     }
 
     fn rivals(&self) -> Option<[String; 2]> {
-        self.rivals.clone()
+        Columns::rivals(&names(self.rows.columns(), false))
     }
 
     fn at_end(&mut self) -> Result<bool, TraceErrorKind> {
