@@ -1,5 +1,6 @@
 //! `futae balance` from the command line: shares of a real `futae serve` are moved and returned.
 
+use futae_agent_protocol::{Counters, Frame, Hello, Message, Sample};
 use futae_testkit::nbd::Plain as Client;
 use futae_testkit::wait::obtain;
 use futae_tests::BLOCK;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -306,6 +307,54 @@ fn what_is_wrong_with_a_configuration_is_said() {
     }
     let output = run(&["balance", "--config", "/nowhere.toml"]);
     assert_eq!(output.status.code(), Some(1));
+    for (set, said) in [
+        ("grain = \"1GiB\"", "above the total"),
+        ("step = \"0\"", "mrc.step is above 0"),
+    ] {
+        let config = stage.path("balance.toml");
+        let guest = cgroup(&stage.path(said));
+        let body = format!("total = \"16MiB\"\n[mrc]\n{set}\n{guest}");
+        fs::write(&config, body).expect("a file");
+        let output = run(&["balance", "--config", text(&config)]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(said), "{said}: {errors}");
+    }
+}
+
+#[test]
+fn counts_that_no_guest_reaches_are_named() {
+    let stage = Stage::bare();
+    let (config, agent) = (stage.path("balance.toml"), stage.path("agent.sock"));
+    let body = format!(
+        "total = \"16MiB\"\nperiod = 0.2\nreserve = \"0MiB\"\n{}agent = {{ listen = {agent:?} }}\n",
+        cgroup(&stage.path("group"))
+    );
+    fs::write(&config, body).expect("a file");
+    let words = ["balance", "--config", text(&config)];
+    let mut balance = Running::start("futae balance", futae(&words));
+    let mut lies = obtain("it listens", || UnixStream::connect(&agent));
+    for sequence in 0.. {
+        let message = if sequence == 0 {
+            Message::Hello(Hello::default())
+        } else {
+            let total = Counters {
+                accesses: u64::MAX,
+                ..Counters::default()
+            };
+            Message::Sample(Sample {
+                total,
+                ..Sample::default()
+            })
+        };
+        let frame = Frame { sequence, message }.encode();
+        lies.write_all(&frame).expect("it is heard");
+        if sequence > 0 && balance.line().contains("counts that no guest reaches") {
+            break;
+        }
+        assert!(sequence < 100, "it was not named");
+    }
+    balance.stop();
 }
 
 /// A guest that is a directory with the files of a cgroup, and begins with 2 MiB more than it has.

@@ -85,7 +85,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    fn check(&self) -> Result<(), SettingsError> {
+    fn check(&self, total: u64) -> Result<(), SettingsError> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         let problem = if self.unit == 0 {
             "a unit has at least one byte"
@@ -93,6 +93,8 @@ impl Settings {
             "gain, surprise and pressure are shares, from 0 to 1"
         } else if !(self.miss_cost > 1.0 && self.miss_cost <= 1e9) {
             "miss_cost is what a miss takes in hits: above 1"
+        } else if self.grain > total {
+            "grain, the distance between the sizes considered, is above the total of all guests"
         } else {
             return Ok(());
         };
@@ -114,8 +116,8 @@ pub struct Mrc {
 
 impl Mrc {
     pub(crate) fn new(settings: Settings, bounds: &Bounds) -> Result<Self, SettingsError> {
-        settings.check()?;
         let total = bounds.total();
+        settings.check(total)?;
         let or = |set: u64, otherwise: u64| if set == 0 { otherwise } else { set };
         let settings = Settings {
             grain: or(settings.grain, total / CELLS)

@@ -102,9 +102,12 @@ impl HostConfig {
             return Some("host.idle_after is in seconds, above 0");
         }
         let is_share = |share: f64| share > 0.0 && share <= 1.0;
-        self.pressure
-            .is_some_and(|share| !is_share(share))
-            .then_some("host.pressure is a share of time, above 0 and at most 1")
+        if self.pressure.is_some_and(|share| !is_share(share)) {
+            return Some("host.pressure is a share of time, above 0 and at most 1");
+        }
+        (self.pressure_file.is_some() && self.pressure.is_none()).then_some(
+            "host.pressure_file has no effect without host.pressure, the share from which on guests give memory",
+        )
     }
 }
 
@@ -234,10 +237,14 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Sizes that are not in bytes.
+    /// Sizes that are not in bytes, or are 0.
     pub fn settings(&self) -> Result<Settings, ConfigError> {
-        let size = |what, size: Option<Size>, otherwise| {
-            size.map_or(Ok(otherwise), |size| bytes(what, size))
+        let size = |what, size: Option<Size>, otherwise| match size.map(|size| bytes(what, size)) {
+            None => Ok(otherwise),
+            Some(Ok(0)) => Err(ConfigError(format!(
+                "{what} is above 0; without the line it is futae's default"
+            ))),
+            Some(set) => set,
         };
         Ok(match self.evaluator {
             EvaluatorName::Static => Settings::Static,
@@ -337,6 +344,11 @@ mod tests {
             ),
             (
                 "[paper]",
+                "[host]\npressure_file = \"/p\"\n[paper]",
+                "host.pressure_file",
+            ),
+            (
+                "[paper]",
                 "[libvirt]\nminimum = \"1GiB\"\nagent = { listen = \"/a\" }\n[paper]",
                 "%n",
             ),
@@ -344,12 +356,15 @@ mod tests {
             let error = Config::parse(&GOOD.replacen(from, to, 1)).expect_err(said);
             assert!(error.to_string().contains(said), "{said}: {error}");
         }
-        let config = Config::parse(&GOOD.replace("\"64MiB\"", "\"5%\"")).expect("good");
-        let error = config.settings().expect_err("not in bytes").to_string();
-        assert!(
-            error.contains("paper.step") && error.contains("5%"),
-            "{error}"
-        );
+        for (step, said) in [("5%", "5%"), ("0", "above 0")] {
+            let text = GOOD.replace("64MiB", step);
+            let config = Config::parse(&text).expect("good");
+            let error = config.settings().expect_err(step).to_string();
+            assert!(
+                error.contains("paper.step") && error.contains(said),
+                "{error}"
+            );
+        }
     }
 
     #[test]

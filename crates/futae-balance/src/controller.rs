@@ -169,7 +169,14 @@ impl Controller {
                 activity,
             };
             // What is not believed must neither move memory nor keep a guest from being idle.
-            seen.push(one.believed());
+            let believed = one.believed();
+            if one.achieved.is_some() && one.activity.is_some() && believed.activity.is_none() {
+                problems.push(format!(
+                    "{}: its agent reported counts that no guest reaches in a period; futae does not use them",
+                    guest.name
+                ));
+            }
+            seen.push(believed);
         }
         let hints = self.hints(&seen);
         let pressure = self.pressure.share();
