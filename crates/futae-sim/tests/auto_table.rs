@@ -59,10 +59,15 @@ fn auto_is_near_the_best_candidate_and_not_below_the_first() {
             cells.extend(SIZES.map(|size| (workload, above, size)));
         }
     }
-    let found = in_parallel(cells.len(), 2, &|_| {}, |at, _: &mut dyn FnMut(f64)| {
-        let (workload, above, size) = cells[at];
-        gaps(workload, above, size)
-    });
+    let found = in_parallel(
+        cells.len(),
+        2,
+        &|_| {},
+        |at, _: &mut (dyn FnMut(f64) + Send)| {
+            let (workload, above, size) = cells[at];
+            gaps(workload, above, size)
+        },
+    );
     for (cell, gap) in cells.iter().zip(&found) {
         println!(
             "{cell:?}: {:.2} below the best, {:.2} below the first",

@@ -10,6 +10,7 @@ use futae_sim::machine::{self, Cascade, Machine, Served};
 use futae_sim::{BackedIndex, Hierarchy, Link, Report, SimulationSpec, simulate_all};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const BLOCKS: u32 = 300;
 
@@ -110,6 +111,23 @@ fn progress_can_end_a_run_on_several_threads() {
     let thrown = catch_unwind(AssertUnwindSafe(|| {
         simulate_all(&[spec], 2, &|done| {
             if done > 1e-6 {
+                std::panic::panic_any("enough");
+            }
+        })
+    }));
+    let thrown = thrown.expect_err("it was ended");
+    assert_eq!(thrown.downcast_ref(), Some(&"enough"));
+}
+
+#[test]
+fn progress_is_asked_while_requests_are_drawn_in_advance() {
+    let mut spec = spec(&["opt:400blocks"], None, "uniform:3000blocks", (0, 1));
+    spec.requests = Some(3 << 20);
+    let asked = AtomicU32::new(0);
+    let thrown = catch_unwind(AssertUnwindSafe(|| {
+        simulate_all(&[spec], 1, &|done| {
+            assert_eq!(done, 0.0, "nothing is simulated yet");
+            if asked.fetch_add(1, Ordering::Relaxed) == 2 {
                 std::panic::panic_any("enough");
             }
         })

@@ -39,7 +39,7 @@ pub fn work(
         let outcome = match &plan.sources[source] {
             Source::Traces(..) => {
                 let shared = traces.of(source);
-                let traces = shared.get_or_init(|| of_files(plan, source, read));
+                let traces = shared.get_or_init(|| of_files(plan, source, progress, read));
                 traces
                     .as_ref()
                     .map_err(String::clone)
@@ -79,11 +79,27 @@ fn units(plan: &Plan, todo: &[usize]) -> Vec<Unit> {
         .collect()
 }
 
-/// Nobody is told of a cell while it goes on: of its trace they were told when that was read.
-struct Untold;
+/// How far a unit is.
+type Progress<'a> = &'a mut (dyn FnMut(f64) + Send);
 
-impl Listener for Untold {
-    fn progress(&self, _: Stage, _: f64) {}
+/// Is told how far a unit is while one of its cells goes on; of its trace others were told when that was read.
+struct CellListener<'a> {
+    unit: Mutex<Progress<'a>>,
+    cell: usize,
+    cells: usize,
+}
+
+impl CellListener<'_> {
+    fn tell(&self, fraction: f64) {
+        let mut unit = self.unit.lock().unwrap_or_else(PoisonError::into_inner);
+        unit((self.cell as f64 + fraction) / self.cells as f64);
+    }
+}
+
+impl Listener for CellListener<'_> {
+    fn progress(&self, _: Stage, fraction: f64) {
+        self.tell(fraction);
+    }
     fn warn(&self, _: &str) {}
     fn read(&self, _: &TraceFacts) {}
 }
@@ -120,6 +136,7 @@ impl Library {
 fn of_files(
     plan: &Plan,
     source: usize,
+    progress: Progress<'_>,
     read: &(dyn Fn(&TraceFacts) + Sync),
 ) -> Result<Traces, String> {
     let Source::Traces(_, paths) = &plan.sources[source] else {
@@ -137,7 +154,8 @@ fn of_files(
             ..Reading::default()
         },
     };
-    let traces = Traces::read_guests(paths, &reading, &mut |_| ());
+    // It is no part of a cell, but may be ended.
+    let traces = Traces::read_guests(paths, &reading, &mut |_| progress(0.0));
     let traces = traces.map_err(|error| error.to_string())?;
     read(traces.facts());
     Ok(traces)
@@ -147,13 +165,18 @@ fn of_trace(
     plan: &Plan,
     unit: &Unit,
     traces: &Traces,
-    progress: &mut dyn FnMut(f64),
+    progress: Progress<'_>,
 ) -> Result<Vec<Vec<Column>>, String> {
-    let one = |&at: &usize| {
+    let one = |(cell, &at): (usize, &usize)| {
         let Cell { levels, seed, .. } = &plan.cells[at];
+        let listener = CellListener {
+            unit: Mutex::new(&mut *progress),
+            cell,
+            cells: unit.cells.len(),
+        };
         if plan.objects.is_some() {
             let study = plan.object_study(levels.clone(), *seed);
-            let report = study.of_traces(traces, &Untold);
+            let report = study.of_traces(traces, &listener);
             return report
                 .map(|report| report.columns())
                 .map_err(|error| error.to_string());
@@ -166,21 +189,21 @@ fn of_trace(
             warmup_requests: plan.warmup.unwrap_or(0),
             requests: plan.requests,
         };
-        let report = traces.simulate(&[simulation], plan.options.unit_bytes, 1, &|_| ());
+        let report = traces.simulate(&[simulation], plan.options.unit_bytes, 1, &|part| {
+            listener.tell(part)
+        });
         report
             .map(|report| report.columns())
             .map_err(|error| error.to_string())
     };
-    progress(0.0);
-    unit.cells.iter().map(one).collect()
+    unit.cells.iter().enumerate().map(one).collect()
 }
 
 fn of_workload(
     plan: &Plan,
     unit: &Unit,
-    progress: &mut dyn FnMut(f64),
+    progress: Progress<'_>,
 ) -> Result<Vec<Vec<Column>>, String> {
-    progress(0.0);
     let specs = unit.cells.iter().map(|&at| {
         let Cell {
             source,
@@ -204,6 +227,44 @@ fn of_workload(
         })
     });
     let specs = specs.collect::<Result<Vec<_>, _>>()?;
-    let report = simulate_all(&specs, 1, &|_| ()).map_err(|error| error.to_string())?;
+    let listener = CellListener {
+        unit: Mutex::new(progress),
+        cell: 0,
+        cells: 1,
+    };
+    let report = simulate_all(&specs, 1, &|part| listener.tell(part));
+    let report = report.map_err(|error| error.to_string())?;
     Ok(report.split().iter().map(Report::columns).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+    use std::path::Path;
+
+    #[test]
+    fn progress_can_end_a_cell_that_goes_on() {
+        for cells in [
+            "policies = ['lru']\nsizes = ['5%', '10%']",
+            "levels = [['lru:10%', 'arc:20%,30%']]",
+        ] {
+            let text = format!(
+                "workloads = ['uniform:1MiB']\nrequests = {}\n{cells}",
+                1u64 << 40
+            );
+            let plan = Plan::of_toml(&text, Path::new("")).expect("a plan");
+            let todo: Vec<usize> = (0..plan.cells.len()).collect();
+            let thrown = catch_unwind(AssertUnwindSafe(|| {
+                let end = |done| {
+                    if done > 0.0 {
+                        panic_any("enough");
+                    }
+                };
+                work(&plan, &todo, 2, &end, &|_, _| Ok(()), &|_| ())
+            }));
+            let thrown = thrown.expect_err("it was ended");
+            assert_eq!(thrown.downcast_ref(), Some(&"enough"));
+        }
+    }
 }

@@ -85,8 +85,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         for above in &args.above {
             for size in &args.sizes {
                 let all = [&names[..], &[AUTO]].concat();
-                let cell =
-                    |at: usize, _: &mut dyn FnMut(f64)| ratio(source, above, all[at], *size, args);
+                let cell = |at: usize, _: &mut (dyn FnMut(f64) + Send)| {
+                    ratio(source, above, all[at], *size, args)
+                };
                 let ratios = in_parallel(all.len(), 2, &|_| {}, cell);
                 let ratios: Vec<f64> = ratios
                     .into_iter()

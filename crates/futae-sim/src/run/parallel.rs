@@ -16,7 +16,7 @@ pub fn in_parallel<T: Send>(
     count: usize,
     threads: usize,
     progress: &(dyn Fn(f64) + Sync),
-    work: impl Fn(usize, &mut dyn FnMut(f64)) -> T + Sync,
+    work: impl Fn(usize, &mut (dyn FnMut(f64) + Send)) -> T + Sync,
 ) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(vec![0.0; count]);

@@ -38,6 +38,9 @@ pub fn next_uses<T>(requests: &[T], blocks: u64, block: impl Fn(&T) -> u64) -> V
     next_uses
 }
 
+/// Requests that are generated in advance before the listener is asked again.
+const DRAWN_AT_ONCE: usize = 1 << 20;
+
 /// Requests that were generated before.
 struct Drawn<'a>(&'a [BlockRequest]);
 
@@ -97,7 +100,12 @@ impl Plan<'_> {
             return Err(SimulationError::TooLong);
         }
         let mut all = vec![BlockRequest::default(); total as usize];
-        let got = stream.fill(&mut all);
+        let mut got = 0;
+        for part in all.chunks_mut(DRAWN_AT_ONCE) {
+            // The listener may end the run by unwinding.
+            progress(0.0);
+            got += stream.fill(part);
+        }
         all.truncate(got);
         let blocks = footprint(self.guests, self.blocks)?;
         check(&all, 0, blocks)?;
