@@ -50,5 +50,5 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Table>()?;
     module.add_class::<arrow::Rows>()?;
     module.add_class::<memory::Column>()?;
-    Ok(())
+    patience::end_with_the_interpreter(module)
 }

@@ -1,18 +1,76 @@
 //! Long work without Python's lock, which Ctrl-C ends.
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PySystemExit};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 /// How often Python is asked whether to go on, and is told the progress.
 const INTERVAL: Duration = Duration::from_millis(50);
 
+/// How long the end of the interpreter waits for work that calls Python and does not return.
+const END_WAIT: Duration = Duration::from_secs(5);
+
 /// Unwinds through a simulation that is to end.
 struct Stopped;
+
+/// The work of all threads.
+struct Everything {
+    running: usize,
+    is_to_end: bool,
+}
+
+static EVERYTHING: Mutex<Everything> = Mutex::new(Everything {
+    running: 0,
+    is_to_end: false,
+});
+static ENDED: Condvar = Condvar::new();
+
+fn everything() -> MutexGuard<'static, Everything> {
+    EVERYTHING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts as running until it is dropped.
+struct Running;
+
+impl Running {
+    fn begin() -> Self {
+        everything().running += 1;
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        everything().running -= 1;
+        ENDED.notify_all();
+    }
+}
+
+/// Has the interpreter end the work of daemon threads before it ends itself. It unwinds a thread that asks for its lock
+/// later, which no code in Rust may be on the way of: the process would abort.
+pub fn end_with_the_interpreter(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let end = wrap_pyfunction!(end_everything, module)?;
+    let atexit = module.py().import("atexit")?;
+    atexit.call_method1("register", (end,)).map(|_| ())
+}
+
+#[pyfunction]
+fn end_everything(py: Python<'_>) {
+    py.detach(|| {
+        let mut all = everything();
+        all.is_to_end = true;
+        let is_running = |all: &mut Everything| all.running > 0;
+        let waited = ENDED.wait_timeout_while(all, END_WAIT, is_running);
+        let (mut all, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        // A function that is called at the end, too, may begin work.
+        all.is_to_end = false;
+    });
+}
 
 /// Does `work` on a thread of its own, while this one waits for it without Python's lock, looks after signals and
 /// calls `progress` with the fraction done. The work gives that to its argument, by which it is ended when a
@@ -26,6 +84,7 @@ pub fn patiently<T: Send>(
     calls: Option<&AtomicBool>,
     work: impl FnOnce(&(dyn Fn(f64) + Sync)) -> T + Send,
 ) -> PyResult<T> {
+    let _running = Running::begin();
     let (own, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let is_stopped = calls.unwrap_or(&own);
     let tell = |fraction: f64| {
@@ -36,6 +95,10 @@ pub fn patiently<T: Send>(
         }
     };
     let ask = || {
+        if everything().is_to_end {
+            // Ends the thread without a word.
+            return Err(PySystemExit::new_err(()));
+        }
         Python::attach(|py| {
             py.check_signals()?;
             let fraction = f64::from_bits(done.load(Ordering::Relaxed));

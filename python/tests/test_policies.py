@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -249,6 +250,27 @@ class Policies(unittest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             futae.simulate(numpy.arange(900_000) % 50, policies=[Slow], sizes=[100], warmup=0)
         self.assertLess(Slow.calls, 110)
+
+    def test_a_program_ends_while_a_daemon_thread_calls_a_policy(self):
+        script = (
+            "import futae, numpy, threading\n"
+            "begun = threading.Event()\n"
+            "class Fifo:\n"
+            "    def __init__(self, capacity):\n"
+            "        self.blocks = []\n"
+            "    def miss(self, blocks):\n"
+            "        begun.set()\n"
+            "        self.blocks.extend(blocks)\n"
+            "    def evict(self, incoming):\n"
+            "        return self.blocks.pop(0)\n"
+            "def work():\n"
+            "    futae.simulate(numpy.arange(50_000_000), policies=[Fifo], sizes=[10], warmup=0)\n"
+            "threading.Thread(target=work, daemon=True).start()\n"
+            "begun.wait()\n"
+        )
+        for _ in range(5):
+            ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+            self.assertEqual((ended.returncode, ended.stderr), (0, ""))
 
     def test_an_interrupt_in_a_policy_is_no_error_of_it(self):
         for raised in (KeyboardInterrupt, SystemExit):

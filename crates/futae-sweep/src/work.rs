@@ -190,7 +190,7 @@ fn of_trace(
             requests: plan.requests,
         };
         let report = traces.simulate(&[simulation], plan.options.unit_bytes, 1, &|part| {
-            listener.tell(part)
+            listener.tell(part);
         });
         report
             .map(|report| report.columns())
