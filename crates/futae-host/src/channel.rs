@@ -32,7 +32,8 @@ pub struct ChannelReport {
     pub malformed_batches: u64,
     /// Pages passed to the cache, with their data.
     pub pages: u64,
-    /// Dropped pages: of other disks of the guest, or beyond the end of the volume.
+    /// Dropped pages: of other disks of the guest, beyond the end of the volume, or sent before the agent said which
+    /// disk is which, as after a restart of the server.
     pub foreign_pages: u64,
 }
 

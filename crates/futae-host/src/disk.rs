@@ -14,7 +14,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::debug;
+use tracing::{debug, warn};
 
 /// Serves a frontend until it disconnects.
 pub(crate) fn serve(
@@ -47,6 +47,19 @@ pub(crate) fn serve(
     let _allotment = budget.place();
     let (peer, name) = (link.peer, &export.name);
     debug!(%peer, export = name, "frontend {peer} opened export {name}");
+    // No image lock of QEMU's is on the way of a second machine.
+    let others = place.others_on(name);
+    if others > 0 && !export.is_read_only() {
+        let others = match others {
+            1 => "another client uses".to_owned(),
+            others => format!("{others} others use"),
+        };
+        warn!(
+            %peer, export = name,
+            "a virtual machine of {peer} opened the writable export {name}, which {others}: unless that is a \
+             migration, two guests that mount it destroy its file system; connections=1 of the export permits one"
+        );
+    }
     let device = Device {
         engine: Arc::clone(&export.engine),
         volume: export.volume,

@@ -17,6 +17,7 @@ use futae_agent_protocol::receiver::{
 };
 use futae_agent_protocol::{Device, Hello, SECTOR_BYTES, Source};
 use futae_control::{Access, UnixSocket};
+use futae_units::Size;
 use rustix::fd::BorrowedFd;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -165,7 +166,9 @@ impl Feeds {
     pub(crate) fn sees(&self, export: &str) -> bool {
         let tells = |report: FeedReport| {
             let agent = report.agent;
-            agent.connected && agent.source != Some(Source::Vmstat) && report.export == export
+            let has_disk = !agent.disk.is_empty();
+            let counts = agent.source != Some(Source::Vmstat);
+            agent.connected && counts && has_disk && report.export == export
         };
         self.reports().into_iter().any(tells)
     }
@@ -191,26 +194,38 @@ struct CacheSink {
 }
 
 impl CacheSink {
-    /// Warns of a connected agent without eBPF: it looks healthy, but reports nothing that a cache
-    /// can use.
-    fn warn_of(&mut self, hello: &Hello) {
-        if hello.source != Source::Vmstat || self.warned == Some(hello.run) {
+    /// Warns once of a connected agent that looks healthy, but reports nothing that this cache can use: without eBPF,
+    /// or without a disk that is the export.
+    fn warn_of(&mut self, hello: &Hello, has_disk: bool) {
+        if self.warned == Some(hello.run) {
             return;
         }
+        let problem = if hello.source == Source::Vmstat {
+            "counts by /proc/vmstat and sends no evictions, so the cache is blind; it needs root, and Linux 6.1 or \
+             later with /sys/kernel/btf/vmlinux"
+                .to_owned()
+        } else if !has_disk {
+            format!(
+                "has no disk that is this export, so the cache is blind; give its disk the serial number {:?} (QEMU: \
+                 -device virtio-blk-pci,serial=); it has {}",
+                String::from_utf8_lossy(serial_of(&self.export.name)),
+                listed(&hello.devices)
+            )
+        } else {
+            return;
+        };
         self.warned = Some(hello.run);
         warn!(
             export = self.export.name,
-            "the agent of {} counts by /proc/vmstat and sends no evictions, so the cache is blind; it needs root, and \
-             Linux 6.1 or later with /sys/kernel/btf/vmlinux",
-            hello.guest
+            "the agent of {} {problem}", hello.guest
         );
     }
 }
 
 impl NoticeSink for CacheSink {
     fn hello<'a>(&mut self, hello: &'a Hello) -> Option<&'a Device> {
-        self.warn_of(hello);
         let disk = disk_of(&hello.devices, &self.export.name, self.volume_bytes());
+        self.warn_of(hello, disk.is_some());
         self.demoter.is_disk(disk.map(|disk| disk.id));
         disk
     }
@@ -249,12 +264,35 @@ fn wait_for_room(export: &Export, stop: &Stop) -> bool {
     pauses < PAUSES_MAX
 }
 
-/// The guest's disk that is the export: the disk whose serial number is the export's name,
-/// otherwise the only one of its size. A serial number of virtio has 20 bytes.
-fn disk_of<'a>(disks: &'a [Device], export: &str, size: u64) -> Option<&'a Device> {
+/// The serial number of a disk that is the export: its name, of which a disk of virtio keeps 20 bytes.
+fn serial_of(export: &str) -> &[u8] {
     const SERIAL_BYTES: usize = 20;
-    let name = export.as_bytes();
-    let name = &name[..name.len().min(SERIAL_BYTES)];
+    &export.as_bytes()[..export.len().min(SERIAL_BYTES)]
+}
+
+/// Disks as a guest's administrator knows them.
+fn listed(disks: &[Device]) -> String {
+    const LISTED_MAX: usize = 8;
+    let one = |disk: &Device| {
+        let serial = match disk.serial.as_str() {
+            "" => "no serial number".to_owned(),
+            serial => format!("serial number {serial:?}"),
+        };
+        let bytes = Size::Bytes(disk.sectors.saturating_mul(SECTOR_BYTES));
+        format!("{} ({bytes}, {serial})", disk.name)
+    };
+    let few: Vec<String> = disks.iter().take(LISTED_MAX).map(one).collect();
+    match (few.is_empty(), disks.len().saturating_sub(LISTED_MAX)) {
+        (true, _) => "no disk".to_owned(),
+        (false, 0) => few.join(", "),
+        (false, more) => format!("{}, and {more} more", few.join(", ")),
+    }
+}
+
+/// The guest's disk that is the export: the disk whose serial number is the export's name,
+/// otherwise the only one of its size without one.
+fn disk_of<'a>(disks: &'a [Device], export: &str, size: u64) -> Option<&'a Device> {
+    let name = serial_of(export);
     let is_named = |disk: &&Device| !disk.serial.is_empty() && disk.serial.as_bytes() == name;
     if let Some(disk) = disks.iter().find(is_named) {
         return Some(disk);

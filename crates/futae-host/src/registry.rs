@@ -151,6 +151,14 @@ impl Place {
         *self.link.phase() = Phase::Transmission { export, demotes };
         true
     }
+
+    /// How many other connections use an export.
+    pub(crate) fn others_on(&self, export: &str) -> usize {
+        let inner = self.registry.lock();
+        let is_other = |link: &&Arc<Link>| !Arc::ptr_eq(link, &self.link);
+        let others = inner.links.values().filter(is_other);
+        others.filter(|link| link.uses(Some(export))).count()
+    }
 }
 
 /// Limits on connections that use exports.

@@ -36,23 +36,26 @@ impl Agent {
             stream,
             sequence: 0,
         };
-        let name = "vda".to_owned();
-        let sectors = SIZE as u64 / 512;
-        let device = Device {
-            id: DISK,
-            name,
-            serial: String::new(),
-            sectors,
+        agent.greet(source, run, &[""]);
+        agent
+    }
+
+    /// Says that there is a disk of the export's size with each of these serial numbers.
+    fn greet(&mut self, source: Source, run: u64, serials: &[&str]) {
+        let disk = |(minor, serial): (u32, &&str)| Device {
+            id: DeviceId { minor, ..DISK },
+            name: format!("vd{minor}"),
+            serial: (*serial).to_owned(),
+            sectors: SIZE as u64 / 512,
         };
         let hello = Hello {
             guest: "g\x1b[2J\n".into(),
             run,
             source,
-            devices: vec![device],
+            devices: (0..).zip(serials).map(disk).collect(),
             ..Hello::default()
         };
-        agent.say(Message::Hello(hello));
-        agent
+        self.say(Message::Hello(hello));
     }
 
     fn say(&mut self, message: Message) {
@@ -288,4 +291,20 @@ fn an_agent_without_its_programs_does_not_look_healthy() {
     eventually("it is heard", || report(&rig).connected);
     assert_eq!(report(&rig).source, Some(Source::Vmstat));
     assert!(rig.server.status().exports[0].is_blind);
+}
+
+#[test]
+fn a_cache_is_blind_while_no_disk_of_the_guest_is_the_export() {
+    let (rig, path, _directory) = rig("exclusive", 64);
+    let is_blind = || rig.server.status().exports[0].is_blind;
+    let mut agent = Agent::connect(&path, 1);
+    eventually("its only disk is taken for the export", || !is_blind());
+    for (serials, expected) in [
+        (&["", ""][..], true),
+        (&["", "disk"], false),
+        (&["other"], true),
+    ] {
+        agent.greet(Source::Tracepoints, 1, serials);
+        eventually(&format!("{serials:?}"), || is_blind() == expected);
+    }
 }

@@ -59,8 +59,9 @@ fn serve(name: &str, connections_max: Option<usize>) -> (Server, Arc<MemoryStore
     });
     let directory = tempfile::tempdir().expect("a directory");
     let store = MemoryStore::new(pattern(1, 64 * BLOCK as usize));
+    let disk = Listen::VhostUser(directory.path().join("disk.vhost"));
     let options = ServerOptions {
-        listen: vec![Listen::Unix(directory.path().to_owned())],
+        listen: vec![Listen::Unix(directory.path().to_owned()), disk],
         ..ServerOptions::default()
     };
     let export = Export {
@@ -130,4 +131,22 @@ fn connections_are_for_debugging_and_refusals_are_for_everybody() {
         steps[0].contains("opened") && steps[1].contains("left"),
         "{steps:?}"
     );
+}
+
+#[test]
+fn a_second_virtual_machine_on_a_writable_disk_is_a_warning() {
+    let (server, _store, directory) = serve("twice", None);
+    let open = || UnixStream::connect(directory.path().join("disk.vhost")).expect("a frontend");
+    let warnings = || about("export twice", Level::WARN);
+    let first = open();
+    eventually("the first is there", || server.status().connections == 1);
+    assert_eq!(warnings(), Vec::<String>::new());
+    let second = open();
+    eventually("it is warned of", || warnings().len() == 1);
+    assert!(
+        warnings()[0].contains("another client uses") && warnings()[0].contains("connections=1"),
+        "{:?}",
+        warnings()
+    );
+    drop((first, second));
 }
