@@ -20,6 +20,7 @@ mod effects;
 mod elsewhere;
 mod extents;
 mod flights;
+mod flush_turns;
 mod flushing;
 mod frames;
 mod front;

@@ -369,3 +369,71 @@ fn a_mark_that_goes_between_the_steps_of_a_write_is_looked_for_again() {
     mark.hold(false);
     assert!(below.bytes().iter().take(4096).all(|&byte| byte == 9));
 }
+
+#[test]
+fn a_client_learns_that_the_flush_before_a_mark_goes_has_failed() {
+    let (setup, client, mark) = guarded(Duration::from_millis(20), None);
+    setup.put(client, 1);
+    eventually("the mark is made", || setup.is_marked());
+    setup.put(client, 2);
+    assert_eq!(setup.dirty(), 1, "kept");
+    eventually("written back", || setup.dirty() == 0);
+    setup.store.hold(true);
+    let is_flush = |operation: &StoreOperation| matches!(operation, StoreOperation::Flush);
+    eventually("the flush before the mark goes", || {
+        let begins = |held: &[(StoreOperation, _)]| held.iter().any(|held| is_flush(&held.0));
+        setup.store.get(|inside| begins(&inside.held))
+    });
+    // A client's flush does not run beside it: it would end well, and cover what is lost.
+    let beside = setup.start(client, 0, Operation::Flush);
+    assert_eq!(setup.store.held(), 1);
+    setup.store.hold(false);
+    // A disk reports a loss once.
+    setup.store.release(0, true);
+    take(&beside)
+        .expect("answered")
+        .expect_err("it learns of it");
+    assert!(mark.is_durable(), "until the store was flushed once more");
+    setup.flush(client).expect("it has learnt of it");
+    eventually("the mark goes", || !mark.is_durable());
+}
+
+#[test]
+fn a_client_learns_of_a_failed_flush_of_the_server() {
+    let setup = setup_writing(BLOCK, "lru", 64, 64 * BLOCK, OnEviction::None, None);
+    let client = setup.engine.join(setup.volume);
+    setup.put(client, 1);
+    setup.store.hold(true);
+    let answer = setup.start(ClientId::NOBODY, 0, Operation::Flush);
+    setup.store.hold(false);
+    setup.store.release(0, true);
+    take(&answer)
+        .expect("answered")
+        .expect_err("the server learns");
+    let again = setup.start(ClientId::NOBODY, 0, Operation::Flush);
+    take(&again)
+        .expect("answered")
+        .expect("another one ends well");
+    setup.flush(client).expect_err("the client learns");
+    setup.flush(client).expect("once");
+}
+
+#[test]
+fn an_export_whose_removal_fails_keeps_writes_again() {
+    let (setup, client, mark) = guarded(Duration::from_millis(20), None);
+    setup.put(client, 1);
+    eventually("the mark is made", || setup.is_marked());
+    setup.put(client, 2);
+    setup.flush(client).expect("flushed");
+    setup
+        .engine
+        .end_clean(setup.volume)
+        .expect("the mark is removed");
+    assert!(!mark.is_durable());
+    eventually("a write is kept", || {
+        setup.put(client, 3);
+        setup.dirty() > 0
+    });
+    setup.flush(client).expect("flushed");
+    setup.engine.end_clean(setup.volume).expect("again");
+}

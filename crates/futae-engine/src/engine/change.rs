@@ -122,7 +122,6 @@ impl State {
             span: blocks,
             blocks,
             content: Content::Anything,
-            grown_from: None,
             has_begun: cuts,
             done: request.done,
             parked: Vec::new(),

@@ -141,8 +141,6 @@ pub struct Write {
     pub blocks: Span,
     /// The kind of content.
     pub content: Content,
-    /// The size of its volume before, if the write extends the volume.
-    pub grown_from: Option<u64>,
     /// Whether it has begun; a change first waits for dirty blocks in its range.
     pub has_begun: bool,
     /// Receives the answer.
@@ -171,6 +169,16 @@ pub struct Flush {
     pub left: u64,
     /// The first failure that it has to report.
     pub error: Option<IoError>,
-    /// Whether the store is to make the data stable.
-    pub is_stable: bool,
+    pub kind: FlushKind,
+}
+
+/// What a flush is to do, and who learns of its failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushKind {
+    /// The store has all dirty blocks; they need not be stable.
+    Settle,
+    /// They are stable, and a client learns if they are not.
+    OfClient,
+    /// They are stable; the server asks, and no client learns of it.
+    Own,
 }

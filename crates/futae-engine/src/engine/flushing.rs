@@ -1,15 +1,36 @@
 //! The second half of a flush, once the store has all writes that it covers.
 
 use super::effects::{Effects, Ticket};
-use super::flights::Flush;
+use super::flights::{Flush, FlushKind};
+use super::flush_turns::FlushTurns;
 use super::state::State;
-use crate::{Done, IoBuf, IoError, StoreOperation};
+use crate::{ClientId, Done, IoBuf, IoError, StoreOperation};
 use futae_policy::VolumeId;
 
 impl State {
-    pub fn flush(&mut self, volume: VolumeId, done: Done, stable: bool, effects: &mut Effects) {
+    /// A client's flush, or one of the server's that no client learns of, which has nobody as its `client`.
+    pub fn flush(&mut self, volume: VolumeId, client: ClientId, done: Done, effects: &mut Effects) {
+        let kind = match client == ClientId::NOBODY {
+            true => FlushKind::Own,
+            false => FlushKind::OfClient,
+        };
+        self.begin_flush(volume, done, kind, effects);
+    }
+
+    /// Writes all dirty blocks back, and leaves it to the caller to make the store's data stable.
+    pub fn settle(&mut self, volume: VolumeId, done: Done, effects: &mut Effects) {
+        self.begin_flush(volume, done, FlushKind::Settle, effects);
+    }
+
+    fn begin_flush(
+        &mut self,
+        volume: VolumeId,
+        done: Done,
+        kind: FlushKind,
+        effects: &mut Effects,
+    ) {
         if self.writes_back() {
-            return self.flush_dirty(volume, done, stable, effects);
+            return self.flush_dirty(volume, done, kind, effects);
         }
         let key = self.flushes.insert(Flush {
             volume,
@@ -17,19 +38,30 @@ impl State {
             stamp: 0,
             left: 0,
             error: None,
-            is_stable: stable,
+            kind,
         });
         self.go_on_with_flush(key, effects);
     }
 
     /// The store has received all writes that a flush covers, or has refused some of them.
     pub fn go_on_with_flush(&mut self, key: usize, effects: &mut Effects) {
-        let Flush {
-            volume, is_stable, ..
-        } = self.flushes[key];
-        if !is_stable {
-            return self.finish_flush(key, Ok(IoBuf::new(0)), effects);
+        let Flush { volume, kind, .. } = self.flushes[key];
+        if kind == FlushKind::Settle {
+            let flush = self.flushes.remove(key);
+            let result = flush.error.map_or(Ok(IoBuf::new(0)), Err);
+            return self.answer_flush(volume, flush.done, result, effects);
         }
+        let is_own = kind == FlushKind::Own;
+        let turns = self.flush_turns(volume);
+        if turns.begin(is_own) {
+            self.flush_store(key, effects);
+        } else {
+            turns.wait(key, is_own);
+        }
+    }
+
+    fn flush_store(&mut self, key: usize, effects: &mut Effects) {
+        let volume = self.flushes[key].volume;
         let sequence = self.next_sequence();
         effects.start(
             self.store(volume),
@@ -39,7 +71,7 @@ impl State {
         );
     }
 
-    /// A flush has ended.
+    /// The store has ended a flush.
     pub fn finish_flush(
         &mut self,
         key: usize,
@@ -47,10 +79,49 @@ impl State {
         effects: &mut Effects,
     ) {
         let flush = self.flushes.remove(key);
-        let result = flush.error.map_or(result, Err);
-        if result.is_err() {
-            self.note_error(flush.volume);
+        let known = &mut self.volumes[usize::from(flush.volume.0)];
+        let untold = match flush.kind {
+            FlushKind::OfClient => known.untold.take(),
+            FlushKind::Own | FlushKind::Settle => None,
+        };
+        if flush.kind == FlushKind::Own {
+            self.note_untold(flush.volume, &result);
         }
-        effects.answer(flush.done, result);
+        self.end_flush_turn(flush.volume, effects);
+        let result = flush.error.or(untold).map_or(result, Err);
+        self.answer_flush(flush.volume, flush.done, result, effects);
+    }
+
+    fn answer_flush(
+        &mut self,
+        volume: VolumeId,
+        done: Done,
+        result: Result<IoBuf, IoError>,
+        effects: &mut Effects,
+    ) {
+        if result.is_err() {
+            self.note_error(volume);
+        }
+        effects.answer(done, result);
+    }
+
+    /// A flush that no client asked for has ended. The store may report a loss by its failure, and does so once.
+    pub fn note_untold(&mut self, volume: VolumeId, result: &Result<IoBuf, IoError>) {
+        if let Err(error) = result {
+            let known = &mut self.volumes[usize::from(volume.0)];
+            known.untold.get_or_insert_with(|| error.clone());
+        }
+    }
+
+    /// A flush of the store has ended: those that waited for it begin.
+    pub fn end_flush_turn(&mut self, volume: VolumeId, effects: &mut Effects) {
+        self.flush_turns(volume).end();
+        while let Some(key) = self.flush_turns(volume).next() {
+            self.flush_store(key, effects);
+        }
+    }
+
+    fn flush_turns(&mut self, volume: VolumeId) -> &mut FlushTurns {
+        &mut self.volumes[usize::from(volume.0)].flush_turns
     }
 }

@@ -111,8 +111,8 @@ impl State {
                 let span = at(size, data.len() as u64);
                 self.write_growing(request, span, effects);
             }
-            Operation::Flush => self.flush(volume, request.done, true, effects),
-            Operation::Settle => self.flush(volume, request.done, false, effects),
+            Operation::Flush => self.flush(volume, request.client, request.done, effects),
+            Operation::Settle => self.settle(volume, request.done, effects),
             Operation::Change(_) => self.begin_change(request, effects),
             Operation::Trim { .. }
             | Operation::WriteZeroes { .. }
@@ -172,12 +172,11 @@ impl State {
         else {
             return;
         };
-        self.volumes[volume].size_bytes = size.max(end);
+        self.raise_size(span.volume, end);
         let write = Write {
             span,
             blocks,
             content: Content::Data,
-            grown_from: (end > size).then_some(size),
             has_begun: true,
             done: request.done,
             parked: Vec::new(),
@@ -214,19 +213,21 @@ impl State {
         }
     }
 
-    /// A growing write has ended: the bytes between the old end and the data read as zeroes, in the
-    /// frame as in the store.
-    pub fn settle_growth(&mut self, span: &Span, grown_from: Option<u64>) {
-        let volume = &mut self.volumes[usize::from(span.volume.0)];
-        if volume.grows {
-            volume.size_bytes = volume.size_bytes.max(span.end());
+    /// Raises the size of a volume that may grow. Behind its old end the frame of its last block has bytes of other
+    /// blocks, or that were cut off; they are zeroes from now on, as in the store, also if the write that makes the
+    /// volume grow fails.
+    pub fn raise_size(&mut self, volume: VolumeId, size: u64) {
+        let known = &mut self.volumes[usize::from(volume.0)];
+        let old = known.size_bytes;
+        if !known.grows || size <= old {
+            return;
         }
-        let Some(old) = grown_from else { return };
+        known.size_bytes = size;
         let inside = (old % self.block_bytes) as usize;
         if inside == 0 {
             return;
         }
-        let block = BlockId::new(span.volume, old / self.block_bytes);
+        let block = BlockId::new(volume, old / self.block_bytes);
         let slot = self.level.find(block);
         // Where a keeper holds the block, the keeper zeroes these bytes.
         if let Some(slot) = slot.filter(|_| self.elsewhere.is_none()) {
@@ -244,8 +245,9 @@ impl State {
         if !known.grows {
             return true;
         }
-        known.size_bytes = known.store.size_bytes();
-        let size = known.size_bytes;
+        let size = known.store.size_bytes();
+        known.size_bytes = size.min(known.size_bytes);
+        self.raise_size(volume, size);
         let beyond = size.div_ceil(self.block_bytes);
         self.discard_beyond(volume, size, effects)
             && self

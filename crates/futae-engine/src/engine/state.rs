@@ -202,9 +202,9 @@ impl State {
             Operation::Append { .. } | Operation::Change(_) => {}
             Operation::Flush => match self.take_loss(request.client, volume, effects) {
                 Some(error) => effects.answer(request.done, Err(error)),
-                None => self.flush(volume, request.done, true, effects),
+                None => self.flush(volume, request.client, request.done, effects),
             },
-            Operation::Settle => self.flush(volume, request.done, false, effects),
+            Operation::Settle => self.settle(volume, request.done, effects),
             Operation::Notice { .. } => {
                 self.notice(span, effects);
                 effects.answer(request.done, Ok(IoBuf::new(0)));

@@ -77,8 +77,12 @@ impl State {
         for at in 0..self.guarded.len() {
             let volume = self.guarded[at];
             let (stamp, is_clean) = (self.dirt(volume).stamp(), self.is_clean(volume));
-            let guard = self.guard_mut(volume);
-            if guard.is_some_and(|guard| guard.age(now, is_clean, stamp, clean_for)) {
+            let known = &mut self.volumes[usize::from(volume.0)];
+            let (guard, turns) = (known.guard.as_mut(), &mut known.flush_turns);
+            // While another flush is under way, a later look is early enough.
+            let is_old = turns.is_idle()
+                && guard.is_some_and(|guard| guard.age(now, is_clean, stamp, clean_for));
+            if is_old && turns.begin(true) {
                 let (store, sequence) = (self.store(volume), self.next_sequence());
                 let flush = StoreOperation::Flush;
                 effects.start(store, sequence, flush, Ticket::Mark(volume));
@@ -86,9 +90,11 @@ impl State {
         }
     }
 
+    /// Whether all that was written is in the store, as far as is known.
     fn is_clean(&self, volume: VolumeId) -> bool {
         let dirt = self.dirt(volume);
-        dirt.len() == 0 && dirt.throttled.is_empty()
+        let may_have_lost = self.volumes[usize::from(volume.0)].untold.is_some();
+        dirt.len() == 0 && dirt.throttled.is_empty() && !may_have_lost
     }
 
     /// The flush before the removal of a mark has ended.
@@ -98,6 +104,8 @@ impl State {
         result: &Result<IoBuf, IoError>,
         effects: &mut Effects,
     ) {
+        self.note_untold(volume, result);
+        self.end_flush_turn(volume, effects);
         let (stamp, is_clean) = (self.dirt(volume).stamp(), self.is_clean(volume));
         let guard = self.guard_mut(volume);
         if let Some(work) = guard.and_then(|guard| guard.flushed(result.is_ok(), is_clean, stamp)) {
@@ -167,7 +175,16 @@ impl Engine {
             drop(state);
             match at_end {
                 None | Some(AtEnd::Leave) => return Ok(()),
-                Some(AtEnd::Clear(mark)) => return mark.clear(),
+                Some(AtEnd::Clear(mark)) => {
+                    let result = mark.clear();
+                    // An export that cannot be removed goes on.
+                    let mut state = self.lock();
+                    let now = state.world.now();
+                    if let Some(guard) = state.guard_mut(volume) {
+                        guard.worked(false, result.is_ok(), now);
+                    }
+                    return result;
+                }
                 Some(AtEnd::Wait) if begun.elapsed() > END_TIMEOUT => {
                     return Err(io::ErrorKind::TimedOut.into());
                 }

@@ -3,13 +3,14 @@
 use super::cost::Costs;
 use super::demotion_guard::DemotionGuard;
 use super::dirt::Dirt;
+use super::flush_turns::FlushTurns;
 use super::kept::KeptVolume;
 use super::mark_guard::Guard;
 use super::notices::Notices;
 use super::residents::Residents;
 use super::tally::Tally;
 use super::verify::DemotionTally;
-use crate::{Latencies, Store};
+use crate::{IoError, Latencies, Store};
 use futae_policy::Class;
 use std::sync::Arc;
 
@@ -29,6 +30,10 @@ pub struct Volume {
     pub notices: Notices,
     /// Its dirty blocks.
     pub dirt: Dirt,
+    /// Whose turn it is to flush its store.
+    pub flush_turns: FlushTurns,
+    /// Why a flush failed that no client had asked for; the next client that flushes learns of it.
+    pub untold: Option<IoError>,
     /// The guard of its unclean mark, if it has one.
     pub guard: Option<Box<Guard>>,
     /// Results of demotions for it.
@@ -72,6 +77,8 @@ impl Volume {
             is_gone: false,
             notices: Notices::default(),
             dirt: Dirt::default(),
+            flush_turns: FlushTurns::default(),
+            untold: None,
             guard: None,
             demotions: DemotionTally::default(),
             era: 0,

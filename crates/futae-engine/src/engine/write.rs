@@ -61,7 +61,6 @@ impl State {
             span,
             blocks,
             content,
-            grown_from: None,
             has_begun: true,
             done,
             parked: Vec::new(),
@@ -166,7 +165,7 @@ impl State {
         effects: &mut Effects,
     ) {
         let write = &self.under_way.writes[key];
-        let (span, blocks, grown_from) = (write.span, write.blocks, write.grown_from);
+        let (span, blocks) = (write.span, write.blocks);
         let has_data = write.content == Content::Data;
         self.note_outcome(&span, result.is_ok());
         self.note_alive(span.volume);
@@ -176,7 +175,7 @@ impl State {
         let range = if result.is_ok() { &span } else { &blocks };
         let next = self.block_range(range).0;
         match &result {
-            Ok(_) if has_data => self.settle_growth(&span, grown_from),
+            Ok(_) if has_data => self.raise_size(span.volume, span.end()),
             Ok(_) => {}
             Err(_) => self.note_error(span.volume),
         }

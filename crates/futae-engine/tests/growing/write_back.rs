@@ -221,3 +221,73 @@ fn equal_to_arrays(policies: &[&str], is_elsewhere: bool) {
         }
     }
 }
+
+/// A file of 100 bytes whose last block is dirty, in a frame that has held 0xFF of another file.
+fn behind_another_file() -> (Arc<Engine>, Arc<ManualStore>, VolumeId) {
+    let engine = writing_back("lru", 4, Duration::from_secs(3600));
+    let (other, lower) = (
+        ManualStore::growing(vec![0xFF; 16_384]),
+        ManualStore::growing(vec![1; 100]),
+    );
+    let (other_volume, volume) = (add(&engine, &other), add(&engine, &lower));
+    now(&engine, other_volume, read(0, 16_384));
+    now(&engine, volume, read(0, 100));
+    now(&engine, volume, common::write(0, &[2; 10]));
+    assert_eq!(engine.dirty_blocks(), 1);
+    (engine, lower, volume)
+}
+
+/// A write behind byte 100 that fails once the store has 1000 bytes of it, as on a full disk.
+fn fails_in_the_middle(engine: &Arc<Engine>, lower: &Arc<ManualStore>, volume: VolumeId) {
+    lower.hold(true);
+    let grows = start(engine, volume, common::write(100, &[3; 8000]));
+    assert_eq!(lower.held(), 1);
+    lower.set(|inside| inside.bytes.extend([3; 1000]));
+    lower.hold(false);
+    lower.release(0, true);
+    take(&grows).expect("answered").expect_err("no space");
+}
+
+/// Before byte 100 there is what was written, behind it nothing but what the failed write wrote, or zeroes; below
+/// as above.
+fn holds_nothing_of_others(engine: &Arc<Engine>, lower: &Arc<ManualStore>, volume: VolumeId) {
+    let seen = now(engine, volume, read(0, 9000));
+    assert_eq!(seen.len(), 1100);
+    assert_eq!(seen[..100], [[2; 10].as_slice(), &[1; 90]].concat());
+    assert!(seen[100..].iter().all(|byte| matches!(byte, 0 | 3)));
+    now(engine, volume, Operation::Settle);
+    assert!(lower.bytes() == seen);
+}
+
+#[test]
+fn a_growing_write_that_fails_shows_nothing_of_another_file() {
+    let (engine, lower, volume) = behind_another_file();
+    fails_in_the_middle(&engine, &lower, volume);
+    holds_nothing_of_others(&engine, &lower, volume);
+}
+
+#[test]
+fn what_was_cut_off_does_not_come_back_when_a_growing_write_fails() {
+    let (engine, lower, volume) = dirtied(4096, 0, &[2; 10]);
+    let cut = || lower.set(|inside| inside.bytes.truncate(100));
+    engine.change_size(volume, 100, cut).expect("cut");
+    assert_eq!(engine.dirty_blocks(), 1);
+    fails_in_the_middle(&engine, &lower, volume);
+    holds_nothing_of_others(&engine, &lower, volume);
+}
+
+#[test]
+fn the_first_of_two_growing_writes_fails_and_shows_nothing_of_another_file() {
+    let (engine, lower, volume) = behind_another_file();
+    lower.hold(true);
+    let first = start(&engine, volume, common::write(100, &[3; 3996]));
+    let second = start(&engine, volume, common::write(4096, &[4; 100]));
+    lower.hold(false);
+    lower.release(1, false);
+    lower.release(0, true);
+    take(&first).expect("answered").expect_err("failed");
+    take(&second).expect("answered").expect("well");
+    let seen = now(&engine, volume, read(0, 9000));
+    assert_eq!(seen.len(), 4196);
+    assert!(!seen.contains(&0xFF));
+}

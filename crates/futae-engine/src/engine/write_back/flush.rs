@@ -2,7 +2,7 @@
 
 use crate::engine::dirt::Change;
 use crate::engine::effects::Effects;
-use crate::engine::flights::Flush;
+use crate::engine::flights::{Flush, FlushKind};
 use crate::engine::state::State;
 use crate::{Done, IoError};
 use futae_policy::VolumeId;
@@ -14,7 +14,7 @@ impl State {
         &mut self,
         volume: VolumeId,
         done: Done,
-        is_stable: bool,
+        kind: FlushKind,
         effects: &mut Effects,
     ) {
         let dirt = self.dirt_mut(volume);
@@ -23,8 +23,12 @@ impl State {
             done,
             stamp: dirt.stamp(),
             left: dirt.len(),
-            error: dirt.error.take(),
-            is_stable,
+            error: match kind {
+                // A client has yet to learn of it.
+                FlushKind::Own => dirt.error.clone(),
+                FlushKind::OfClient | FlushKind::Settle => dirt.error.take(),
+            },
+            kind,
         };
         dirt.hurry();
         let is_clean = flush.left == 0;
