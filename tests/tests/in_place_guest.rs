@@ -83,13 +83,13 @@ fn boot(stage: &Stage, kernel: Kernel) -> Option<Guest> {
     }
 }
 
-/// Starts an agent in the guest.
-fn start_agent(stage: &Stage, guest: &mut Guest) {
+/// Starts an agent in the guest whose copies may take so much of the processors.
+fn start_agent(stage: &Stage, guest: &mut Guest, share: &str) {
     let script = format!(
         "for port in /sys/class/virtio-ports/*; do
              [ $(cat $port/name) = {PORT} ] && port=/dev/${{port##*/}} && break
          done
-         futae agent --report $port --evictions --evictions-cpu 100% >/tmp/agent.log 2>&1 &"
+         futae agent --report $port --evictions --evictions-cpu {share} >/tmp/agent.log 2>&1 &"
     );
     order(guest, &script);
     wait_read(stage, guest);
@@ -182,12 +182,26 @@ fn evicted_pages_are_read_out_of_the_guests_memory_and_none_enters_wrong() {
     };
     // What is held of a device that nobody has open is dropped, not reclaimed.
     order(&mut guest, "sleep 100000 </dev/vda >/dev/null 2>&1 &");
-    start_agent(&stage, &mut guest);
+    start_agent(&stage, &mut guest, "100%");
     let before = reclaimed(&mut guest);
     read_twice(&mut guest, "/dev/vda");
     let reclaimed = reclaimed(&mut guest) - before;
     check(&stage, &mut guest, (reclaimed, 95));
     replaces_as(&stage, "linux");
+
+    // One whose copies may take next to nothing says why pages come without their data.
+    order(
+        &mut guest,
+        "killall futae; while pidof futae; do sleep 0.1; done",
+    );
+    start_agent(&stage, &mut guest, "0.01%");
+    let logged = within(PATIENCE, || {
+        order(&mut guest, "dd if=/dev/vda of=/dev/null bs=1M 2>/dev/null");
+        let log = order(&mut guest, "cat /tmp/agent.log");
+        let is_logged = log.contains("because their copies may take 0.01 % of the processors");
+        is_logged.then_some(()).ok_or(log)
+    });
+    assert_eq!(logged, Ok(()));
 }
 
 /// The agent reports how the guest's kernel replaces pages, and the read-ahead of its disk.
@@ -220,7 +234,7 @@ fn pages_of_files_are_read_and_the_agent_finds_a_server_that_was_killed_and_star
         &mut guest,
         "mkdir /mnt/disk; mount -t ext4 -o ro /dev/vda /mnt/disk",
     );
-    start_agent(&stage, &mut guest);
+    start_agent(&stage, &mut guest, "100%");
     let before = reclaimed(&mut guest);
     read_twice(&mut guest, "/mnt/disk/file");
     let reclaimed = reclaimed(&mut guest) - before;

@@ -204,6 +204,8 @@ impl Agent {
             }
             // A port says so at once and again.
             std::thread::sleep(time.min(NOTICE_DELAY));
+        } else {
+            self.sink.has_not_hung_up();
         }
         Ok(())
     }
@@ -251,6 +253,9 @@ impl Agent {
             self.sink.send(Message::Ring(offer))?;
         }
         let sent = route.send(&mut self.probe, &mut self.places);
+        if self.sink.has_reader() {
+            route.log_way();
+        }
         self.homeless += sent.homeless;
         self.left = sent.left;
         self.tell_left()

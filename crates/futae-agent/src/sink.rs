@@ -13,13 +13,15 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
-use tracing::warn;
+use tracing::{info, warn};
 
 /// Bytes that wait for a reader who is slow; what comes beyond is dropped.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long nobody is at the other side of a port before that is logged: a server may be restarting.
+const ABSENCE_MAX: Duration = Duration::from_secs(5);
 /// Reads of what the host says before others get their turn.
 const READS_AT_ONCE: usize = 16;
 
@@ -137,6 +139,8 @@ pub struct Sink {
     pause: Duration,
     next_try: Instant,
     complained: bool,
+    /// Since when nobody is at the other side of a port that is open.
+    alone_since: Option<Instant>,
     /// What the host says, if anybody listens.
     stream: Option<Stream>,
 }
@@ -155,6 +159,7 @@ impl Sink {
             pause: PAUSE_MIN,
             next_try: Instant::now(),
             complained: false,
+            alone_since: None,
             stream: None,
         }
     }
@@ -255,7 +260,30 @@ impl Sink {
         }
         if !matches!(self.destination, Destination::Port(_)) {
             self.lose(&io::ErrorKind::ConnectionReset.into());
+            return;
         }
+        let since = *self.alone_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= ABSENCE_MAX && !std::mem::replace(&mut self.complained, true) {
+            warn!(
+                "{}: on the host nobody has opened the other side of this port (futae serve --feed, or futae balance, \
+                 opens it); reports are dropped until then",
+                self.destination
+            );
+        }
+    }
+
+    /// The other side is there, if there is a connection.
+    pub fn has_not_hung_up(&mut self) {
+        let was_alone = self.alone_since.take().is_some();
+        if was_alone && std::mem::take(&mut self.complained) {
+            info!("{}: the host has opened it", self.destination);
+        }
+    }
+
+    /// Whether somebody takes what is sent.
+    #[must_use]
+    pub fn has_reader(&self) -> bool {
+        self.is_connected() && self.alone_since.is_none()
     }
 
     fn try_connect(&mut self) -> bool {

@@ -3,6 +3,7 @@
 use super::budget::{Budget, thread_time};
 use super::channel::Channel;
 use super::in_place::InPlace;
+use super::withheld::{Reason, Withheld};
 use crate::args::Checked;
 use crate::extents::{Pages, Places};
 use crate::probe::{Copies, Probe};
@@ -25,6 +26,16 @@ const PAGES_AT_ONCE: usize = 4096;
 const PRIORITY: i32 = -10;
 /// How long no pages are copied after the channel has failed.
 const CHANNEL_PAUSE: Duration = Duration::from_secs(1);
+/// How long a way is the one that is left before it is logged: the host's answer may be on its way.
+const WAY_SETTLES: Duration = Duration::from_secs(5);
+
+/// Which way pages go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    InPlace,
+    Channel,
+    None,
+}
 
 /// The way of evicted pages to the host.
 pub struct Route {
@@ -36,7 +47,12 @@ pub struct Route {
     spent: Duration,
     /// Whether the last look found any.
     is_busy: bool,
-    is_held_back: bool,
+    /// Why the programs do not copy pages; none if they do.
+    held_back: Option<Reason>,
+    withheld: Withheld,
+    /// The way that was logged last, and since when it is another one.
+    logged_way: Option<Way>,
+    other_way_since: Option<Instant>,
     /// No pages are copied until then: the channel has failed.
     failed_until: Option<Instant>,
 }
@@ -99,7 +115,10 @@ impl Route {
             budget: Budget::new(args.evictions_share),
             spent: Duration::ZERO,
             is_busy: false,
-            is_held_back: false,
+            held_back: None,
+            withheld: Withheld::new(args.evictions_share),
+            logged_way: None,
+            other_way_since: None,
             failed_until: None,
         })
     }
@@ -147,35 +166,81 @@ impl Route {
         if let Some(in_place) = &mut self.in_place {
             in_place.expire(&self.copies.ring, Instant::now(), &mut sent.left);
         }
-        if self.is_read_in_place() {
-            self.tell(places, &mut sent);
-        } else if self.channel.is_some() {
-            self.write(places, &mut sent);
-        } else {
-            // What was copied while there was a way.
-            while let Some((pages, _)) = self.copies.next_page() {
-                sent.left.push(pages);
+        match self.way() {
+            Way::InPlace => self.tell(places, &mut sent),
+            Way::Channel => self.write(places, &mut sent),
+            Way::None => {
+                // What was copied while there was a way.
+                while let Some((pages, _)) = self.copies.next_page() {
+                    sent.left.push(pages);
+                }
+                self.copies.ring.release_all();
             }
-            self.copies.ring.release_all();
         }
         self.spent += thread_time().saturating_sub(begin);
         let now = Instant::now();
-        let spent = self.spent + Duration::from_nanos(probe.copy_counts().1);
+        let (without_data, copy_ns) = probe.copy_counts();
+        let spent = self.spent + Duration::from_nanos(copy_ns);
         if let Some(in_place) = &self.in_place {
             in_place.note_cost(spent);
         }
         self.failed_until = self.failed_until.filter(|until| now < *until);
-        let has_way = self.is_read_in_place() || self.channel.is_some();
-        let holds = !self.budget.allows(spent, now) || self.failed_until.is_some() || !has_way;
-        if holds != self.is_held_back {
-            self.is_held_back = holds;
-            probe.hold_back(holds);
+        if let Some(line) = self.withheld.note(without_data, self.held_back, now) {
+            info!("{line}");
         }
+        let is_within_budget = self.budget.allows(spent, now);
+        let holds = if self.way() == Way::None {
+            Some(Reason::NoWay)
+        } else if self.failed_until.is_some() {
+            Some(Reason::ChannelFailed)
+        } else if is_within_budget {
+            None
+        } else {
+            Some(Reason::Budget)
+        };
+        if holds.is_some() != self.held_back.is_some() {
+            probe.hold_back(holds.is_some());
+        }
+        self.held_back = holds;
         sent
     }
 
-    fn is_read_in_place(&self) -> bool {
-        self.in_place.as_ref().is_some_and(InPlace::is_read)
+    fn way(&self) -> Way {
+        if self.in_place.as_ref().is_some_and(InPlace::is_read) {
+            Way::InPlace
+        } else if self.channel.is_some() {
+            Way::Channel
+        } else {
+            Way::None
+        }
+    }
+
+    /// Logs the way that pages go where the host does not read them in place, once it has had the time to.
+    pub fn log_way(&mut self) {
+        let (way, now) = (self.way(), Instant::now());
+        if way == Way::InPlace {
+            // That was logged when the host began.
+            self.logged_way = Some(way);
+        }
+        if self.logged_way == Some(way) {
+            self.other_way_since = None;
+            return;
+        }
+        let since = *self.other_way_since.get_or_insert(now);
+        if now.duration_since(since) < WAY_SETTLES {
+            return;
+        }
+        self.logged_way = Some(way);
+        match &self.channel {
+            Some(channel) => {
+                let path = channel.path().display();
+                info!("evicted pages go to the host by the channel disk {path}");
+            }
+            None => warn!(
+                "evicted pages are sent without their data: the host does not read them in this machine's memory, and \
+                 no disk of this machine is a channel (the export EXPORT.evictions of futae serve --evictions-disk)"
+            ),
+        }
     }
 
     /// Tells in the table which pages are where in the ring.
