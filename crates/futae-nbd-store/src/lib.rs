@@ -12,7 +12,8 @@
 //! If the connection is lost, commands in flight and new ones are sent over the next connection,
 //! for as long as callers are to wait ([`NbdStore::connect_with_timeout`]). By default they do not
 //! wait. The store reconnects at once, then at increasing intervals, up to 8 s. If answered writes
-//! were not covered by a FLUSH, the server may have lost them, so the next FLUSH fails, once.
+//! were not covered by a FLUSH, and the new connection does not lead to the same run of the server,
+//! the server may have lost them. So every FLUSH from before fails, or else the next one, once.
 
 mod coverage;
 mod extents;
@@ -87,8 +88,10 @@ struct Shared {
     errands: Sender<Errand>,
     current: RwLock<Arc<Session>>,
     fence: Arc<Fence>,
-    /// Writes were answered, and the connection was lost before a FLUSH.
+    /// Writes were answered, and the server was started anew before a FLUSH; no FLUSH has told so yet.
     lost_writes: AtomicBool,
+    /// The number of the first connection after the last such loss; 0: none was lost.
+    lost_writes_before: AtomicU64,
     /// The highest sequence number so far.
     latest: AtomicU64,
     status_requests: AtomicU64,
@@ -115,8 +118,15 @@ impl Shared {
         *current = session;
     }
 
-    fn note_lost_writes(&self) {
+    /// What was answered over connections before `generation` may be lost.
+    fn note_lost_writes(&self, generation: u64) {
+        self.lost_writes_before
+            .fetch_max(generation, Ordering::AcqRel);
         self.lost_writes.store(true, Ordering::Release);
+    }
+
+    fn lost_writes_before(&self) -> u64 {
+        self.lost_writes_before.load(Ordering::Acquire)
     }
 
     /// Returns whether writes were lost; true only on the first call.
@@ -175,7 +185,7 @@ impl NbdStore {
             problem,
         })?;
         let (errands, receiver) = mpsc::channel();
-        let session = manager::start(&name, (1, false), &errands, socket, export, timeout)?;
+        let session = manager::start(&name, 1, &errands, socket, export, timeout)?;
         let shared = Arc::new(Shared {
             uri: uri.clone(),
             name,
@@ -188,6 +198,7 @@ impl NbdStore {
             current: RwLock::new(session),
             fence: Arc::default(),
             lost_writes: AtomicBool::new(false),
+            lost_writes_before: AtomicU64::new(0),
             latest: AtomicU64::new(0),
             status_requests: AtomicU64::new(0),
             hints_dropped: AtomicU64::new(0),
@@ -281,8 +292,13 @@ impl Store for NbdStore {
             };
             return session.refuse(Finish::Store(done), error);
         }
-        if matches!(operation, StoreOperation::Flush) && self.shared.take_lost_writes() {
-            return session.refuse(Finish::Store(done), session.error(LOST_WRITES));
+        if matches!(operation, StoreOperation::Flush) {
+            // The next connection tells whether writes were lost. Only a FLUSH that is sent waits for it.
+            let is_in_doubt = session.is_lost() && session.has_unflushed_writes();
+            let cannot_wait = !session.has(TransmissionFlags::SEND_FLUSH);
+            if (is_in_doubt && cannot_wait) || self.shared.take_lost_writes() {
+                return session.refuse(Finish::Store(done), session.error(LOST_WRITES));
+            }
         }
         Task::new(session, Arc::clone(&self.shared.fence), sequence).run(operation, done);
     }

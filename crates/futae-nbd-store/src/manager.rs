@@ -60,11 +60,13 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
                 send_again(shared, &mut again);
             }
             Ok(Errand::Lost(session)) => {
-                if session.has_unflushed_writes() {
-                    shared.note_lost_writes();
-                }
                 // Both threads of a connection may report its loss.
-                let is_current = session.generation == shared.session().generation;
+                let current = shared.session();
+                let is_current = session.generation == current.generation;
+                if !is_current {
+                    // It may have taken in an answer after it was given up.
+                    hand_over_unflushed(shared, &session, &current);
+                }
                 if !is_current || is_connecting {
                     continue;
                 }
@@ -142,14 +144,20 @@ impl Outage {
     }
 }
 
-/// Sends the waiting commands, if there is a connection. A FLUSH fails if writes were lost.
+/// Sends the waiting commands, if there is a connection. Each FLUSH from before a loss of writes fails, even if another
+/// one has told the loss: a success would promise that the lost writes are stable.
 fn send_again(shared: &Arc<Shared>, again: &mut Vec<(u64, Order)>) {
     let session = shared.session();
     if session.is_lost() {
         return;
     }
+    let lost_before = shared.lost_writes_before();
     for (cookie, order) in again.drain(..) {
-        if order.command == Command::Flush && shared.take_lost_writes() {
+        if order.command == Command::Flush && order.first_generation < lost_before {
+            // The FLUSH that is a part of a forced write fails that write, and tells nothing of the others.
+            if matches!(order.finish, Finish::Store(_)) {
+                shared.take_lost_writes();
+            }
             order.finish.fail(session.error(LOST_WRITES));
         } else {
             session.issue(cookie, order);
@@ -210,26 +218,40 @@ fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), C
     let timeout = shared.timeout;
     let last = shared.session();
     let generation = last.generation + 1;
-    // A server that ran all the time still has the writes that it answered, and a FLUSH makes them
-    // stable.
-    let is_same_run = export.identity.is_some() && export.identity == last.export.identity;
-    let unflushed = is_same_run && (shared.take_lost_writes() || last.has_unflushed_writes());
     let session = start(
         &shared.name,
-        (generation, unflushed),
+        generation,
         &shared.errands,
         socket,
         export,
         timeout,
     )?;
+    // Before anything is sent over it: a FLUSH over the new connection must know of what was lost.
+    hand_over_unflushed(shared, &last, &session);
     shared.replace(session);
     Ok(())
+}
+
+/// Decides what became of the writes that were answered over a lost connection and that no FLUSH has covered. A server
+/// that ran all the time still has them, and a FLUSH over the new connection makes them stable. Any other may have lost
+/// them, for good.
+fn hand_over_unflushed(shared: &Shared, lost: &Session, new: &Session) {
+    if !lost.take_unflushed_writes() {
+        return;
+    }
+    let identity = new.export.identity;
+    let is_same_run = identity.is_some() && identity == lost.export.identity;
+    if is_same_run {
+        new.note_unflushed_write();
+    } else {
+        shared.note_lost_writes(new.generation);
+    }
 }
 
 /// Starts the two threads of a connection.
 pub(super) fn start(
     name: &Arc<str>,
-    (generation, unflushed): (u64, bool),
+    generation: u64,
     errands: &Sender<Errand>,
     socket: Socket,
     export: ClientExport,
@@ -237,7 +259,7 @@ pub(super) fn start(
 ) -> Result<Arc<Session>, ConnectError> {
     let session = Arc::new(Session::new(
         Arc::clone(name),
-        (generation, unflushed),
+        generation,
         socket,
         export,
         errands.clone(),

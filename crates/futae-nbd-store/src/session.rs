@@ -71,6 +71,8 @@ pub(super) struct Order {
     pub(super) finish: Finish,
     /// When it was issued.
     since: Instant,
+    /// The number of the connection over which it was first issued; 0 before.
+    pub(super) first_generation: u64,
 }
 
 impl Order {
@@ -116,6 +118,7 @@ impl Order {
             body,
             finish,
             since: Instant::now(),
+            first_generation: 0,
         }
     }
 
@@ -158,17 +161,16 @@ pub(super) struct Session {
     pending: Mutex<Pending>,
     errands: Sender<Errand>,
     /// Answered writes that need a FLUSH to be durable, and the number of these that a FLUSH has
-    /// covered.
+    /// covered or that no FLUSH over this connection can cover any more.
     written: AtomicU64,
     flushed: AtomicU64,
 }
 
 impl Session {
-    /// The connection with number `generation`. `unflushed`: writes answered over the previous
-    /// connection need a FLUSH.
+    /// The connection with number `generation`.
     pub(super) fn new(
         name: Arc<str>,
-        (generation, unflushed): (u64, bool),
+        generation: u64,
         socket: Socket,
         export: ClientExport,
         errands: Sender<Errand>,
@@ -187,7 +189,7 @@ impl Session {
             timeout,
             pending: Mutex::new(pending),
             errands,
-            written: AtomicU64::new(unflushed.into()),
+            written: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
         }
     }
@@ -201,7 +203,10 @@ impl Session {
     }
 
     /// Sends a command. Its result arrives on a thread of the store, never on the caller's.
-    pub(super) fn issue(&self, cookie: u64, order: Order) {
+    pub(super) fn issue(&self, cookie: u64, mut order: Order) {
+        if order.first_generation == 0 {
+            order.first_generation = self.generation;
+        }
         let header = RequestHeader {
             flags: order.flags,
             command: order.command,
@@ -294,6 +299,18 @@ impl Session {
     /// Whether answered writes have not been covered by a FLUSH.
     pub(super) fn has_unflushed_writes(&self) -> bool {
         self.written.load(Ordering::Acquire) > self.flushed.load(Ordering::Acquire)
+    }
+
+    /// As [`has_unflushed_writes`](Self::has_unflushed_writes), of a lost connection: true once for each such write, so
+    /// that no loss is told twice.
+    pub(super) fn take_unflushed_writes(&self) -> bool {
+        let written = self.written.load(Ordering::Acquire);
+        self.flushed.fetch_max(written, Ordering::AcqRel) < written
+    }
+
+    /// Writes answered over an earlier connection need a FLUSH over this one.
+    pub(super) fn note_unflushed_write(&self) {
+        self.written.fetch_add(1, Ordering::AcqRel);
     }
 
     /// An error of this connection or its server.
@@ -436,7 +453,11 @@ impl Session {
 
     /// Closes a connection on which an answer is overdue.
     pub(super) fn look_for_silence(self: &Arc<Self>) {
-        let is_late = |waiting: &Waiting| waiting.sent.elapsed() >= self.timeout;
+        let is_late = |waiting: &Waiting| {
+            // A server may carry out a hint before it answers, and nobody waits for that.
+            let is_hint = matches!(waiting.order.finish, Finish::Nobody);
+            !is_hint && waiting.sent.elapsed() >= self.timeout
+        };
         let is_silent = {
             let pending = self.lock();
             pending.lost.is_none() && pending.by_cookie.values().any(is_late)

@@ -81,7 +81,7 @@ impl Task {
                 let (fua, done) = self.force(fua, done);
                 self.write(offset, buffer, fua, done);
             }
-            StoreOperation::Flush => self.flush(done),
+            StoreOperation::Flush => self.flush(Finish::Store(done)),
             StoreOperation::Trim { offset, length } => self.trim(offset, length, done),
             StoreOperation::WriteZeroes {
                 offset,
@@ -113,21 +113,19 @@ impl Task {
         let task = self.clone();
         let then_flush = move |result: StoreResult| match result {
             Err(error) => done(Err(error)),
-            Ok(buffer) => task.flush(Box::new(move |flushed| done(flushed.map(|_| buffer)))),
+            Ok(buffer) => {
+                let flushed = move |flushed: StoreResult| done(flushed.map(|_| buffer));
+                task.flush(Finish::Part(Box::new(flushed)));
+            }
         };
         (false, Box::new(then_flush))
     }
 
-    fn flush(&self, done: StoreDone) {
+    /// `finish`: [`Finish::Part`] if this is a part of a forced write, which does not answer for other writes.
+    fn flush(&self, finish: Finish) {
         if self.session.has(Can::SEND_FLUSH) {
-            self.issue(Order::new(
-                Command::Flush,
-                0,
-                0,
-                Body::Nothing,
-                Finish::Store(done),
-            ));
-        } else {
+            self.issue(Order::new(Command::Flush, 0, 0, Body::Nothing, finish));
+        } else if let Finish::Store(done) | Finish::Part(done) = finish {
             // Such a server has no volatile cache, or no command to flush it.
             self.session.succeed(done, IoBuf::new(0));
         }

@@ -3,5 +3,6 @@
 mod common;
 mod ended;
 mod hostile;
+mod lost_writes;
 mod own_server;
 mod real_servers;

@@ -17,8 +17,8 @@ use tempfile::TempDir;
 
 use crate::common::{begin, connect, finish, recovers, uri};
 
-/// One export, and the number of its volume.
-struct Shelf(Capabilities, u8);
+/// One export, the number of its volume, and that of the server's run.
+struct Shelf(Capabilities, u8, u64);
 
 impl ExportDirectory for Shelf {
     fn list(&self) -> Vec<ExportInfo> {
@@ -39,14 +39,19 @@ impl ExportDirectory for Shelf {
     fn identity(&self, _name: &str) -> Option<VolumeIdentity> {
         Some(VolumeIdentity {
             volume: [self.1; 16],
-            run: 0,
+            run: self.2,
         })
     }
 }
 
 /// Takes a client into transmission.
 pub(crate) fn welcome(stream: &mut UnixStream, capabilities: Capabilities) {
-    welcome_to(stream, Shelf(capabilities, 0));
+    welcome_in_run(stream, capabilities, 0);
+}
+
+/// Takes a client into transmission, as a server that has been started `run` times.
+pub(crate) fn welcome_in_run(stream: &mut UnixStream, capabilities: Capabilities, run: u64) {
+    welcome_to(stream, Shelf(capabilities, 0, run));
 }
 
 fn welcome_to(stream: &mut UnixStream, shelf: Shelf) {
@@ -413,7 +418,7 @@ fn another_volume_under_the_same_address_gets_nothing() {
         let mut is_first = true;
         for (volume, stream) in [1, 2, 1].into_iter().zip(listener.incoming()) {
             let mut stream = stream.expect("a client");
-            welcome_to(&mut stream, Shelf(Capabilities::all(), volume));
+            welcome_to(&mut stream, Shelf(Capabilities::all(), volume, 0));
             let mut requests = 0;
             while let Some((header, _)) = request(&mut stream) {
                 requests += 1;
