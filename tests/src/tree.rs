@@ -105,11 +105,16 @@ impl Tree {
         ready
     }
 
+    /// The number of the mount's process.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.running.as_ref().expect("it is mounted").id()
+    }
+
     /// How many descriptors the mount's process has.
     #[must_use]
     pub fn descriptors(&self) -> u64 {
-        let running = self.running.as_ref().expect("it is mounted");
-        let open = fs::read_dir(format!("/proc/{}/fd", running.id()));
+        let open = fs::read_dir(format!("/proc/{}/fd", self.process()));
         open.expect("its descriptors can be listed").count() as u64
     }
 

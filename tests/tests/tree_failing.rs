@@ -1,6 +1,7 @@
 //! What goes wrong below a mounted tree: the errno that a program expects, a line that names the
 //! path, and nothing lost.
 
+use futae_testkit::wait::eventually;
 use futae_tests::binary::binary;
 use futae_tests::stage::detach;
 use futae_tests::tools::{Need, WITHOUT_OTHERS_MOUNTS};
@@ -13,6 +14,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 /// Somebody who has a name and no rights, as Debian numbers them.
 const NOBODY: u32 = 65_534;
@@ -135,8 +137,8 @@ fn what_the_mount_may_not_read_below_is_eacces_and_a_line_that_names_the_file() 
     assert!(ended.errors.contains(&says), "{}", ended.errors);
 }
 
-/// A disk that can be read no more once it is cut short.
-fn cut_off_disk(tree: &Tree) -> Option<File> {
+/// An ext4 as the directory to mount; its disk can be read no more once that is cut short.
+fn on_small_ext4(tree: &Tree) -> Option<File> {
     if !has("mkfs.ext4") || !has("losetup") {
         return None;
     }
@@ -157,7 +159,7 @@ fn a_lower_disk_that_breaks_is_eio_and_what_is_cached_stays() {
         return;
     }
     let mut tree = Tree::new();
-    let Some(disk) = cut_off_disk(&tree) else {
+    let Some(disk) = on_small_ext4(&tree) else {
         return;
     };
     for name in ["cached", "not"] {
@@ -181,6 +183,159 @@ fn a_lower_disk_that_breaks_is_eio_and_what_is_cached_stays() {
     );
     assert!(ended.errors.contains(&says), "{}", ended.errors);
     assert!(last["status"]["errors"].as_u64() > Some(0), "{last}");
+}
+
+/// A lower file system that no change passes while this lives.
+struct Frozen(PathBuf);
+
+impl Frozen {
+    fn new(path: &Path) -> Option<Self> {
+        let output = Command::new("fsfreeze").arg("-f").arg(path).output();
+        let frozen = output.is_ok_and(|output| output.status.success());
+        if !frozen {
+            skip(Need::Root, "no file system can be frozen here (fsfreeze)");
+        }
+        frozen.then(|| Self(path.to_owned()))
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // What waits for it could not end otherwise, this test among it.
+        let _ = Command::new("fsfreeze").arg("-u").arg(&self.0).status();
+    }
+}
+
+/// How many threads of a process wait and cannot be interrupted.
+fn waiting_below(process: u32) -> usize {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).expect("its threads");
+    let waits = |path: PathBuf| {
+        let stat = fs::read_to_string(path.join("stat")).unwrap_or_default();
+        let state = stat.rsplit(") ").next().unwrap_or_default();
+        state.starts_with('D')
+    };
+    let threads = threads.flatten().map(|thread| thread.path());
+    threads.filter(|path| waits(path.clone())).count()
+}
+
+/// Changes that wait below, more than a mount has threads by default.
+const STALLED: usize = 12;
+
+#[test]
+fn requests_that_a_stalled_file_system_holds_hold_up_no_others() {
+    if !has_fuse() || !has_root() {
+        return;
+    }
+    let mut tree = Tree::new();
+    if on_small_ext4(&tree).is_none() {
+        return;
+    }
+    fs::write(tree.lower("cached"), vec![3; 1 << 20]).expect("a file");
+    let names: Vec<_> = (0..STALLED).map(|index| format!("file{index}")).collect();
+    for name in &names {
+        fs::write(tree.lower(name), "x").expect("a file");
+    }
+    tree.mount(&["--cache", "4MiB"]);
+    assert_eq!(read(&tree.upper("cached")), vec![3; 1 << 20]);
+    let Some(frozen) = Frozen::new(&tree.source) else {
+        return;
+    };
+    let changes: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let path = tree.upper(name);
+            thread::spawn(move || fs::set_permissions(path, fs::Permissions::from_mode(0o600)))
+        })
+        .collect();
+    // Without spare threads there are as many as the mount has threads.
+    eventually("some changes wait below", || {
+        waiting_below(tree.process()) >= 4
+    });
+    let (cached, other, root) = (
+        tree.upper("cached"),
+        tree.upper("file0"),
+        tree.mountpoint.clone(),
+    );
+    // On a thread of its own: it could not be interrupted.
+    let others = thread::spawn(move || {
+        assert_eq!(read(&cached), vec![3; 1 << 20]);
+        assert_eq!(fs::metadata(&other).expect("there").len(), 1);
+        assert_eq!(fs::read_dir(&root).expect("a list").count(), STALLED + 2);
+        rustix::fs::statvfs(&root).expect("its space");
+    });
+    eventually("other requests are served", || others.is_finished());
+    others.join().expect("served");
+    eventually("each change waits below", || {
+        waiting_below(tree.process()) >= STALLED
+    });
+    assert!(changes.iter().all(|change| !change.is_finished()));
+    drop(frozen);
+    for change in changes {
+        change.join().expect("it ends").expect("changed");
+    }
+    tree.stop();
+}
+
+#[test]
+fn what_only_a_request_has_caused_is_its_errno_and_no_failure() {
+    if !has_fuse() || !has_root() {
+        return;
+    }
+    let mut tree = Tree::new();
+    if on_small_ext4(&tree).is_none() {
+        return;
+    }
+    tree.mount(&["--cache", "4MiB", "--block", "64KiB"]);
+    let path = tree.upper("file");
+    let file = File::create(&path).expect("made");
+    // Longer than a file of ext4 can be, and than a file of futae.
+    for offset in [1 << 44, 1 << 62] {
+        let written = std::os::unix::fs::FileExt::write_at(&file, b"far", offset);
+        assert_eq!(errno(written), Errno::FBIG);
+    }
+    // Longer than a block.
+    let flags = rustix::fs::XattrFlags::empty();
+    let set = rustix::fs::setxattr(&path, "user.long", &[1; 8192], flags);
+    assert_eq!(set, Err(Errno::NOSPC));
+    drop(file);
+    let (ended, last) = tree.stop();
+    assert_eq!(ended.errors, "");
+    assert_eq!(last["status"]["errors"], 0, "{last}");
+}
+
+#[test]
+fn a_user_does_not_allocate_what_is_reserved_for_root() {
+    if !has_fuse() || !has_root() || !["setpriv", "fallocate"].into_iter().all(has) {
+        return;
+    }
+    let mut tree = Tree::new();
+    if on_small_ext4(&tree).is_none() {
+        return;
+    }
+    for path in [tree.beside("."), tree.source.clone()] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+    }
+    fs::write(tree.lower("file"), "").expect("a file");
+    chown(tree.lower("file"), Some(NOBODY), Some(NOBODY)).expect("given away");
+    tree.mount(&["--cache", "1MiB"]);
+    let space = rustix::fs::statvfs(&tree.source).expect("its space");
+    let bytes = (space.f_bfree + space.f_bavail) / 2 * space.f_frsize;
+    let allocate = |bytes: u64| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command.args([
+            "fallocate",
+            "-l",
+            &bytes.to_string(),
+            text(&tree.upper("file")),
+        ]);
+        command.env("LC_ALL", "C").output().expect("it starts")
+    };
+    let refused = allocate(bytes);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("No space left on device"), "{said}");
+    assert!(allocate(1 << 20).status.success());
+    tree.stop();
 }
 
 #[test]

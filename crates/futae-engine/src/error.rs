@@ -64,6 +64,7 @@ impl IoError {
     #[must_use]
     pub fn os(what: &str, error: &io::Error) -> Self {
         let kind = match error.raw_os_error() {
+            Some(27) => IoErrorKind::OutOfRange,       // EFBIG
             Some(28 | 122) => IoErrorKind::NoSpace,    // ENOSPC, EDQUOT
             Some(95 | 38) => IoErrorKind::Unsupported, // ENOTSUP, ENOSYS
             Some(1 | 30) => IoErrorKind::ReadOnly,     // EPERM, EROFS

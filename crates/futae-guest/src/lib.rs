@@ -22,6 +22,7 @@ mod one_read;
 mod passthrough;
 mod ring;
 mod session;
+mod spare_threads;
 mod split_reads;
 mod under_way;
 mod volume_data;

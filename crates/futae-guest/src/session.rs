@@ -15,6 +15,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a detached mount may take to end.
 const DETACHED_TIMEOUT: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Number of threads for requests that bypass rings. They are few, but each may wait: one more
+/// thread than the smallest number.
+const BESIDE_RINGS_THREADS: usize = 2;
 
 /// The result of ending a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +76,9 @@ impl Mounted {
             }
         }
         let refused = |error| refused(mountpoint, error);
-        let session = Session::new(filesystem.clone(), mountpoint, config).map_err(refused)?;
+        let mut asking = filesystem.clone();
+        asking.begin_as(Beginning::Device, config.n_threads.unwrap_or(1));
+        let session = Session::new(asking, mountpoint, config).map_err(refused)?;
         Self::serve(session, mountpoint, None)
     }
 
@@ -88,10 +93,9 @@ impl Mounted {
             Err(error) => return Ok(Err(error)),
         };
         let mut asking = filesystem.clone();
-        asking.begin_as(Beginning::Ring);
-        // Few requests bypass the rings.
+        asking.begin_as(Beginning::Ring, BESIDE_RINGS_THREADS);
         let mut config = config.clone();
-        config.n_threads = Some(1);
+        config.n_threads = Some(BESIDE_RINGS_THREADS);
         let refused = |error| refused(mountpoint, error);
         let session = Session::new(asking.clone(), mountpoint, &config).map_err(refused)?;
         if !asking.has_ring() {

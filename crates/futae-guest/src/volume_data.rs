@@ -55,7 +55,7 @@ impl VolumeDirectory {
 }
 
 impl Served for VolumeDirectory {
-    fn begin_as(&mut self, how: Beginning) {
+    fn begin_as(&mut self, how: Beginning, _threads: usize) {
         self.begins = how;
     }
 

@@ -1,6 +1,6 @@
 //! Store errors: recorded under the cache's lock, logged without it.
 
-use super::complaints::{INTERVAL, Remark, matters};
+use super::complaints::{INTERVAL, Remark, matters, sentence};
 use super::effects::Ticket;
 use super::front::Engine;
 use super::state::State;
@@ -25,7 +25,11 @@ impl State {
     pub fn complain(&mut self, ticket: Ticket, error: IoError) -> Option<Remark> {
         let volume = self.volume_of(ticket).filter(|_| matters(&error))?;
         let known = self.volumes.get(usize::from(volume.0))?;
-        self.complaints.note(volume, &known.name, ticket, error)
+        // The file of a growing volume answers with the number as it is; other front ends translate the kind.
+        let passed = error.os_error.filter(|_| known.grows);
+        let errno = passed.unwrap_or(error.kind.errno());
+        let sentence = sentence(ticket, &error, errno);
+        self.complaints.note(volume, &known.name, sentence, error)
     }
 }
 

@@ -5,6 +5,7 @@
 use super::effects::Ticket;
 use crate::{IoError, IoErrorKind};
 use futae_policy::VolumeId;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -59,7 +60,8 @@ pub fn matters(error: &IoError) -> bool {
     )
 }
 
-fn sentence(of: Ticket, error: &IoError) -> String {
+/// The line about an error; `errno` is what the requests got that failed with it.
+pub fn sentence(of: Ticket, error: &IoError, errno: i32) -> String {
     match of {
         Ticket::Run(_) => format!(
             "a write-back failed: {error}; its blocks stay in the cache, dirty, and are written again"
@@ -68,18 +70,31 @@ fn sentence(of: Ticket, error: &IoError) -> String {
             "a flush failed: {error}; writes that were answered may not be on stable storage"
         ),
         Ticket::Flight(_) | Ticket::Write(_) => {
-            format!("its store failed: {error}; the requests concerned got I/O errors")
+            let errno = name_of(errno);
+            format!("its store failed: {error}; the requests concerned got {errno}")
         }
     }
 }
 
+/// The name of an error number that stores often have.
+fn name_of(errno: i32) -> Cow<'static, str> {
+    match errno {
+        1 => "EPERM".into(),
+        5 => "EIO".into(),
+        28 => "ENOSPC".into(),
+        30 => "EROFS".into(),
+        122 => "EDQUOT".into(),
+        _ => format!("error {errno}").into(),
+    }
+}
+
 impl Complaints {
-    /// Counts an error. Returns a remark that must be logged at once, if any.
+    /// Counts an error, of which `text` is the line. Returns a remark that must be logged at once, if any.
     pub fn note(
         &mut self,
         volume: VolumeId,
         name: &str,
-        of: Ticket,
+        text: String,
         error: IoError,
     ) -> Option<Remark> {
         if let Some(trouble) = self.volumes.get_mut(&volume) {
@@ -92,7 +107,6 @@ impl Complaints {
             return None;
         }
         let name = name.to_owned();
-        let text = sentence(of, &error);
         let trouble = Trouble {
             name: name.clone(),
             unsaid: 0,
@@ -163,11 +177,12 @@ mod tests {
         let mut complaints = Complaints::default();
         let fail = |complaints: &mut Complaints, volume: u16, message: &str| {
             let error = IoError::new(IoErrorKind::Store, message);
-            complaints.note(VolumeId(volume), "vm1", Ticket::Flight(0), error)
+            let text = sentence(Ticket::Flight(0), &error, error.kind.errno());
+            complaints.note(VolumeId(volume), "vm1", text, error)
         };
         let first = fail(&mut complaints, 0, "gone");
         assert!(
-            matches!(&first, Some(Remark::First { text, .. }) if text.contains("gone")),
+            matches!(&first, Some(Remark::First { text, .. }) if text == "its store failed: gone; the requests concerned got EIO"),
             "{first:?}"
         );
         for _ in 0..2 {
@@ -188,5 +203,17 @@ mod tests {
         let others = 100 - VOLUMES_MAX as u64;
         assert_eq!(complaints.count().pop(), Some(Remark::Others(others)));
         assert_eq!(complaints.count(), []);
+    }
+
+    #[test]
+    fn a_request_for_more_than_a_file_can_hold_is_no_failure_of_the_store() {
+        let of = |errno| IoError::os("a write", &std::io::Error::from_raw_os_error(errno));
+        let (efbig, enospc) = (of(27), of(28));
+        assert!(!matters(&efbig) && matters(&enospc));
+        let said = sentence(Ticket::Write(0), &enospc, enospc.kind.errno());
+        assert!(
+            said.ends_with("the requests concerned got ENOSPC"),
+            "{said}"
+        );
     }
 }

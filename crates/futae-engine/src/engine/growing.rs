@@ -130,7 +130,6 @@ impl State {
         let limit = BlockId::INDEX_LIMIT.saturating_mul(self.block_bytes);
         let end = span.offset.checked_add(span.length);
         let Some(end) = end.filter(|&end| end <= limit) else {
-            self.note_error(span.volume);
             let message = format!("no file has {} bytes at {}", span.length, span.offset);
             let error = IoError::new(IoErrorKind::OutOfRange, message);
             return effects.answer(request.done, Err(error));

@@ -8,7 +8,7 @@ use super::frames::Frame;
 use super::rest::{Deciding, Ending, Rest};
 use super::state::State;
 use super::verify::Macs;
-use crate::{IoBuf, IoError, Operation, Request, StoreOperation};
+use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
 
 impl State {
@@ -177,6 +177,8 @@ impl State {
         match &result {
             Ok(_) if has_data => self.raise_size(span.volume, span.end()),
             Ok(_) => {}
+            // The request was refused, by a file system whose files cannot be so long.
+            Err(error) if error.kind == IoErrorKind::OutOfRange => {}
             Err(_) => self.note_error(span.volume),
         }
         let ending = Ending {

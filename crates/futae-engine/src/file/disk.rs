@@ -47,6 +47,18 @@ impl FileIo {
         self.0.page_cache.note(&file, range);
     }
 
+    /// Whether a file, by device and inode number, is kept open until its pages have been dropped.
+    #[must_use]
+    pub fn keeps_open(&self, device: u64, inode: u64) -> bool {
+        self.0.page_cache.keeps((device, inode))
+    }
+
+    /// A file, by device and inode number, has no name any more and is not used: it is not kept
+    /// open either.
+    pub fn let_go(&self, device: u64, inode: u64) {
+        self.0.page_cache.let_go((device, inode));
+    }
+
     /// Bytes that went through the page cache.
     #[must_use]
     pub fn bytes_through_page_cache(&self) -> u64 {

@@ -27,6 +27,9 @@ const DESCRIPTORS_SHARE: u64 = 16;
 /// The kernel drops only whole folios; this is the size of its largest in bytes.
 const FOLIO_BYTES: u64 = 2 << 20;
 
+/// Device and inode number of a file.
+type FileIdentity = (u64, u64);
+
 /// Ranges that went through the page cache and may still be there.
 #[derive(Default)]
 pub struct DropPageCache {
@@ -44,6 +47,7 @@ struct Noted {
 
 struct Written {
     file: Arc<File>,
+    identity: Option<FileIdentity>,
     range: Range<u64>,
     rounds: u32,
 }
@@ -92,16 +96,15 @@ impl DropPageCache {
             // So the kernel starts to write it, and drops it when it needs the memory.
             return drop_pages(file, &range);
         }
-        let file = Arc::clone(file);
-        let rounds = ROUNDS;
-        noted.files.insert(
-            key,
-            Written {
-                file,
-                range,
-                rounds,
-            },
-        );
+        let written = Written {
+            file: Arc::clone(file),
+            identity: rustix::fs::fstat(file)
+                .ok()
+                .map(|stat| (stat.st_dev, stat.st_ino)),
+            range,
+            rounds: ROUNDS,
+        };
+        noted.files.insert(key, written);
         if std::mem::replace(&mut noted.has_thread, true) {
             return;
         }
@@ -119,6 +122,26 @@ impl DropPageCache {
         if started.is_err() {
             self.noted().has_thread = false;
         }
+    }
+
+    /// Whether a file is kept open to drop its pages.
+    pub fn keeps(&self, file: FileIdentity) -> bool {
+        let noted = self.noted();
+        let mut written = noted.files.values();
+        written.any(|written| written.identity == Some(file))
+    }
+
+    /// Closes a file that has no name any more, so that its space becomes free; its pages go with
+    /// it.
+    pub fn let_go(&self, file: FileIdentity) {
+        let mut noted = self.noted();
+        let gone = noted
+            .files
+            .extract_if(|_, written| written.identity == Some(file));
+        let gone: Vec<_> = gone.collect();
+        drop(noted);
+        // Closing it may take long: the file system frees its space then.
+        drop(gone);
     }
 
     /// Advises all remembered ranges. Returns false if none is left and none can be added any more.

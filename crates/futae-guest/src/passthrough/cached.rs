@@ -176,6 +176,10 @@ impl CachedFiles {
     /// too.
     pub(crate) fn forget(&self, node: &Node, place: Option<&Arc<OwnedFd>>) {
         let Some(contents) = node.contents() else {
+            // Its size may have been changed.
+            if self.io.keeps_open(node.key.device, node.key.inode) && is_nameless(place) {
+                self.let_go(node.key);
+            }
             return;
         };
         locked(&self.closing).insert(node.id, Arc::clone(&contents));
@@ -208,16 +212,22 @@ impl CachedFiles {
         if !ours.is_some_and(|ours| Arc::ptr_eq(ours, contents)) {
             return true;
         }
-        let links = place.and_then(|place| stat_of(place).ok());
+        let is_nameless = is_nameless(place);
         if let Some(place) = place {
             contents.lower.lost(place);
         }
-        if links.is_some_and(|stat| stat.st_nlink == 0) {
+        if is_nameless {
             known.remove(&contents.key);
             drop(known);
             contents.is_gone_now();
+            self.let_go(contents.key);
         }
         true
+    }
+
+    /// A file without names is not used any more: its space becomes free now.
+    fn let_go(&self, key: Key) {
+        self.io.let_go(key.device, key.inode);
     }
 
     /// Writes all dirty data of all files to the lower file system. Returns the files for which
@@ -230,4 +240,10 @@ impl CachedFiles {
         };
         all.into_iter().filter_map(failed).collect()
     }
+}
+
+/// Whether the file at a place has lost its last name.
+fn is_nameless(place: Option<&Arc<OwnedFd>>) -> bool {
+    let stat = place.and_then(|place| stat_of(place).ok());
+    stat.is_some_and(|stat| stat.st_nlink == 0)
 }

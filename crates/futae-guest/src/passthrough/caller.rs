@@ -5,7 +5,7 @@ use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use rustix::fs::{FileType, Stat};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// While this value lives, this thread creates files as another user. The kernel has already
+/// While this value lives, this thread creates files, and allocates their blocks, as another user. The kernel has already
 /// checked that user's permission against the mode, so this thread keeps the capability to write
 /// any directory.
 pub(crate) struct Caller {
@@ -27,6 +27,8 @@ impl Caller {
         if let Some(mut sets) = before {
             sets.effective
                 .remove(CapabilitySet::FSETID | CapabilitySet::FOWNER | CapabilitySet::CHOWN);
+            // The blocks that a file system reserves for root, and the limits of quotas.
+            sets.effective.remove(CapabilitySet::SYS_RESOURCE);
             // If this fails, the lower file system checks permissions again.
             let _ = set_capabilities(None, sets);
         }
@@ -61,6 +63,11 @@ impl Asker {
             group,
             process,
         }
+    }
+
+    /// Lets this thread act as the user and group of the process.
+    pub(crate) fn become_one(self) -> Caller {
+        Caller::become_one(self.user, self.group)
     }
 
     pub(crate) fn owns(self, stat: &Stat) -> bool {

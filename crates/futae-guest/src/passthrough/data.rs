@@ -356,16 +356,18 @@ impl Passthrough {
     pub(crate) fn allocate(
         &self,
         id: u64,
-        offset: u64,
-        length: u64,
+        (offset, length): (u64, u64),
         mode: i32,
+        asker: Asker,
     ) -> Result<(), Errno> {
         let contents = self.contents(id)?;
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
         let writer = contents.lower.writer()?;
         let work = || {
+            let caller = asker.become_one();
             rustix::fs::fallocate(writer.file(), mode, offset, length)?;
+            drop(caller);
             if let Ok(file) = writer.file().try_clone() {
                 self.files.sweep(file, offset..end);
             }

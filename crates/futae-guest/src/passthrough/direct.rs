@@ -7,6 +7,7 @@ use super::state::REQUEST_BYTES;
 use crate::Transport;
 use crate::mapped::Writer;
 use crate::ring::{Answer, Beginning, Read, Served, Write};
+use crate::spare_threads::SpareThreads;
 use fuser::{INodeNo, WriteFlags};
 use futae_engine::{IoBuf, Operation};
 use rustix::fs::OFlags;
@@ -50,8 +51,9 @@ impl Front {
 }
 
 impl Served for Front {
-    fn begin_as(&mut self, how: Beginning) {
+    fn begin_as(&mut self, how: Beginning, threads: usize) {
         self.begins = how;
+        self.spare = SpareThreads::new(threads);
     }
 
     fn has_ring(&self) -> bool {

@@ -30,20 +30,27 @@ impl Filesystem for Front {
         Ok(())
     }
 
+    fn destroy(&mut self) {
+        self.spare.end();
+    }
+
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.tree.lookup_node(parent.0, name);
-        self.entry("looking up", parent, found, reply);
+        let name = name.to_owned();
+        self.serve(move |front| {
+            let found = front.tree.lookup_node(parent.0, &name);
+            front.entry("looking up", parent, found, reply);
+        });
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, times: u64) {
-        self.tree.forget_node(inode.0, times);
+        self.serve(move |front| front.tree.forget_node(inode.0, times));
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.tree.attributes_of(inode.0) {
-            Ok(stat) => reply.attr(&FRESH, &attributes(&stat, self.tree.shown_number(&stat))),
-            Err(errno) => reply.error(self.failed("attributes", inode, errno)),
-        }
+        self.serve(move |front| {
+            let found = front.tree.attributes_of(inode.0);
+            front.attributes("attributes", inode, found, reply);
+        });
     }
 
     fn setattr(
@@ -73,17 +80,17 @@ impl Filesystem for Front {
             modified,
             asker: Some(Asker::of(request)),
         };
-        match self.tree.set_attributes(inode.0, &wanted) {
-            Ok(stat) => reply.attr(&FRESH, &attributes(&stat, self.tree.shown_number(&stat))),
-            Err(errno) => reply.error(self.failed("changing attributes", inode, errno)),
-        }
+        self.serve(move |front| {
+            let changed = front.tree.set_attributes(inode.0, &wanted);
+            front.attributes("changing attributes", inode, changed, reply);
+        });
     }
 
     fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
-        match self.tree.target_of(inode.0) {
+        self.serve(move |front| match front.tree.target_of(inode.0) {
             Ok(target) => reply.data(&target),
-            Err(errno) => reply.error(self.failed("reading a link", inode, errno)),
-        }
+            Err(errno) => reply.error(front.failed("reading a link", inode, errno)),
+        });
     }
 
     fn mknod(
@@ -96,9 +103,12 @@ impl Filesystem for Front {
         device: u32,
         reply: ReplyEntry,
     ) {
+        let name = name.to_owned();
         let what = making(request, mode, umask);
-        let made = self.tree.make_node(parent.0, name, what, device);
-        self.entry("making a file", parent, made, reply);
+        self.serve(move |front| {
+            let made = front.tree.make_node(parent.0, &name, what, device);
+            front.entry("making a file", parent, made, reply);
+        });
     }
 
     fn mkdir(
@@ -110,19 +120,28 @@ impl Filesystem for Front {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let name = name.to_owned();
         let what = making(request, mode, umask);
-        let made = self.tree.make_directory(parent.0, name, what);
-        self.entry("making a directory", parent, made, reply);
+        self.serve(move |front| {
+            let made = front.tree.make_directory(parent.0, &name, what);
+            front.entry("making a directory", parent, made, reply);
+        });
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.tree.remove(parent.0, name, AtFlags::empty());
-        self.empty("removing a file", parent, done, reply);
+        let name = name.to_owned();
+        self.serve(move |front| {
+            let done = front.tree.remove(parent.0, &name, AtFlags::empty());
+            front.empty("removing a file", parent, done, reply);
+        });
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.tree.remove(parent.0, name, AtFlags::REMOVEDIR);
-        self.empty("removing a directory", parent, done, reply);
+        let name = name.to_owned();
+        self.serve(move |front| {
+            let done = front.tree.remove(parent.0, &name, AtFlags::REMOVEDIR);
+            front.empty("removing a directory", parent, done, reply);
+        });
     }
 
     fn symlink(
@@ -133,9 +152,13 @@ impl Filesystem for Front {
         target: &Path,
         reply: ReplyEntry,
     ) {
+        let name = name.to_owned();
+        let target = target.to_owned();
         let owner = (request.uid(), request.gid());
-        let made = self.tree.make_symlink(parent.0, name, target, owner);
-        self.entry("making a link", parent, made, reply);
+        self.serve(move |front| {
+            let made = front.tree.make_symlink(parent.0, &name, &target, owner);
+            front.entry("making a link", parent, made, reply);
+        });
     }
 
     fn rename(
@@ -148,9 +171,13 @@ impl Filesystem for Front {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let (from, to) = ((parent.0, name), (new_parent.0, new_name));
-        let done = self.tree.move_name(from, to, flags.bits());
-        self.empty("renaming", parent, done, reply);
+        let name = name.to_owned();
+        let new_name = new_name.to_owned();
+        self.serve(move |front| {
+            let (from, to) = ((parent.0, &*name), (new_parent.0, &*new_name));
+            let done = front.tree.move_name(from, to, flags.bits());
+            front.empty("renaming", parent, done, reply);
+        });
     }
 
     fn link(
@@ -161,23 +188,28 @@ impl Filesystem for Front {
         name: &OsStr,
         reply: ReplyEntry,
     ) {
-        let made = self.tree.link_node(inode.0, parent.0, name);
-        self.entry("making a link", parent, made, reply);
+        let name = name.to_owned();
+        self.serve(move |front| {
+            let made = front.tree.link_node(inode.0, parent.0, &name);
+            front.entry("making a link", parent, made, reply);
+        });
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (access, user) = (Access::of(flags.0), request.uid());
-        let Some(charge) = self.tree.charge_file(user, access) else {
-            return reply.error(fuse(Errno::MFILE));
-        };
-        let node = self.tree.nodes.get(inode.0);
-        match node.and_then(|node| self.tree.open_file(&node, access)) {
-            Ok(kept) => {
-                charge.keep();
-                reply.opened(access.handle(user), opened(access, kept));
+        self.serve(move |front| {
+            let Some(charge) = front.tree.charge_file(user, access) else {
+                return reply.error(fuse(Errno::MFILE));
+            };
+            let node = front.tree.nodes.get(inode.0);
+            match node.and_then(|node| front.tree.open_file(&node, access)) {
+                Ok(kept) => {
+                    charge.keep();
+                    reply.opened(access.handle(user), opened(access, kept));
+                }
+                Err(errno) => reply.error(front.failed("opening", inode, errno)),
             }
-            Err(errno) => reply.error(self.failed("opening", inode, errno)),
-        }
+        });
     }
 
     fn create(
@@ -190,20 +222,23 @@ impl Filesystem for Front {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let name = name.to_owned();
         let what = making(request, mode, umask);
         let (access, user) = (Access::of(flags), request.uid());
-        let Some(charge) = self.tree.charge_file(user, access) else {
-            return reply.error(fuse(Errno::MFILE));
-        };
-        match self.tree.make_and_open(parent.0, name, what, flags) {
-            Ok((node, stat, kept)) => {
-                charge.keep();
-                let (attributes, handle) = (attributes(&stat, node.id), access.handle(user));
-                let how = opened(access, kept);
-                reply.created(&FRESH, &attributes, Generation(0), handle, how);
+        self.serve(move |front| {
+            let Some(charge) = front.tree.charge_file(user, access) else {
+                return reply.error(fuse(Errno::MFILE));
+            };
+            match front.tree.make_and_open(parent.0, &name, what, flags) {
+                Ok((node, stat, kept)) => {
+                    charge.keep();
+                    let (attributes, handle) = (attributes(&stat, node.id), access.handle(user));
+                    let how = opened(access, kept);
+                    reply.created(&FRESH, &attributes, Generation(0), handle, how);
+                }
+                Err(errno) => reply.error(front.failed("making a file", parent, errno)),
             }
-            Err(errno) => reply.error(self.failed("making a file", parent, errno)),
-        }
+        });
     }
 
     fn read(
@@ -269,8 +304,10 @@ impl Filesystem for Front {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.tree.close_file(inode.0, handle);
-        reply.ok();
+        self.serve(move |front| {
+            front.tree.close_file(inode.0, handle);
+            reply.ok();
+        });
     }
 
     fn fsync(
@@ -285,16 +322,19 @@ impl Filesystem for Front {
     }
 
     fn opendir(&self, request: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let Some(charge) = self.tree.charge_directory(request.uid()) else {
-            return reply.error(fuse(Errno::MFILE));
-        };
-        match self.tree.open_directory(inode.0, request.uid()) {
-            Ok(handle) => {
-                charge.keep();
-                reply.opened(FileHandle(handle), FopenFlags::empty());
+        let user = request.uid();
+        self.serve(move |front| {
+            let Some(charge) = front.tree.charge_directory(user) else {
+                return reply.error(fuse(Errno::MFILE));
+            };
+            match front.tree.open_directory(inode.0, user) {
+                Ok(handle) => {
+                    charge.keep();
+                    reply.opened(FileHandle(handle), FopenFlags::empty());
+                }
+                Err(errno) => reply.error(front.failed("opening a directory", inode, errno)),
             }
-            Err(errno) => reply.error(self.failed("opening a directory", inode, errno)),
-        }
+        });
     }
 
     fn readdir(
@@ -305,10 +345,12 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        match self.tree.read_directory(handle.0, offset, &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(self.failed("reading a directory", inode, errno)),
-        }
+        self.serve(
+            move |front| match front.tree.read_directory(handle.0, offset, &mut reply) {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(front.failed("reading a directory", inode, errno)),
+            },
+        );
     }
 
     fn readdirplus(
@@ -319,13 +361,15 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let done = self
-            .tree
-            .read_directory_plus(inode.0, handle.0, offset, &mut reply);
-        match done {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(self.failed("reading a directory", inode, errno)),
-        }
+        self.serve(move |front| {
+            let done = front
+                .tree
+                .read_directory_plus(inode.0, handle.0, offset, &mut reply);
+            match done {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(front.failed("reading a directory", inode, errno)),
+            }
+        });
     }
 
     fn releasedir(
@@ -336,8 +380,10 @@ impl Filesystem for Front {
         _flags: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.tree.close_directory(handle.0);
-        reply.ok();
+        self.serve(move |front| {
+            front.tree.close_directory(handle.0);
+            reply.ok();
+        });
     }
 
     fn fsyncdir(
@@ -348,12 +394,14 @@ impl Filesystem for Front {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        let done = self.tree.sync_directory(handle.0, data_only);
-        self.empty("syncing a directory", inode, done, reply);
+        self.serve(move |front| {
+            let done = front.tree.sync_directory(handle.0, data_only);
+            front.empty("syncing a directory", inode, done, reply);
+        });
     }
 
     fn statfs(&self, _request: &Request, inode: INodeNo, reply: ReplyStatfs) {
-        match self.tree.statfs(inode.0) {
+        self.serve(move |front| match front.tree.statfs(inode.0) {
             Ok(s) => reply.statfs(
                 s.f_blocks,
                 s.f_bfree,
@@ -364,8 +412,8 @@ impl Filesystem for Front {
                 s.f_namemax as u32,
                 s.f_frsize as u32,
             ),
-            Err(errno) => reply.error(self.failed("statfs", inode, errno)),
-        }
+            Err(errno) => reply.error(front.failed("statfs", inode, errno)),
+        });
     }
 
     fn setxattr(
@@ -378,22 +426,35 @@ impl Filesystem for Front {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        let name = name.to_owned();
+        let value = value.to_owned();
         let asker = Asker::of(request);
-        let done = self.tree.set_xattr(inode.0, name, value, flags, asker);
-        self.empty("setting an attribute", inode, done, reply);
+        self.serve(move |front| {
+            let done = front.tree.set_xattr(inode.0, &name, &value, flags, asker);
+            front.attribute_set(inode, done, reply);
+        });
     }
 
     fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer_xattr(self.tree.xattr(inode.0, name), size, reply);
+        let name = name.to_owned();
+        self.serve(move |front| {
+            answer_xattr(front.tree.xattr(inode.0, &name), size, reply);
+        });
     }
 
     fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        answer_xattr(self.tree.xattr_names(inode.0, request.uid()), size, reply);
+        let user = request.uid();
+        self.serve(move |front| {
+            answer_xattr(front.tree.xattr_names(inode.0, user), size, reply);
+        });
     }
 
     fn removexattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.tree.remove_xattr(inode.0, name);
-        self.empty("removing an attribute", inode, done, reply);
+        let name = name.to_owned();
+        self.serve(move |front| {
+            let done = front.tree.remove_xattr(inode.0, &name);
+            front.empty("removing an attribute", inode, done, reply);
+        });
     }
 
     fn access(&self, _request: &Request, _inode: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
@@ -412,9 +473,12 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         let asker = Asker::of(request);
-        let done = self.tree.drop_set_id(inode.0, asker);
-        let done = done.and_then(|()| self.tree.allocate(inode.0, offset, length, mode));
-        self.empty("allocating", inode, done, reply);
+        self.serve(move |front| {
+            let done = front.tree.drop_set_id(inode.0, asker);
+            let done =
+                done.and_then(|()| front.tree.allocate(inode.0, (offset, length), mode, asker));
+            front.empty("allocating", inode, done, reply);
+        });
     }
 
     fn lseek(
@@ -426,9 +490,11 @@ impl Filesystem for Front {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        match self.tree.seek(inode.0, offset, whence) {
-            Ok(offset) => reply.offset(offset),
-            Err(errno) => reply.error(fuse(errno)),
-        }
+        self.serve(
+            move |front| match front.tree.seek(inode.0, offset, whence) {
+                Ok(offset) => reply.offset(offset),
+                Err(errno) => reply.error(fuse(errno)),
+            },
+        );
     }
 }

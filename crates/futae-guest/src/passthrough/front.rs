@@ -7,7 +7,10 @@ use super::node::Node;
 use super::stat::attributes;
 use super::state::{FRESH, Passthrough};
 use crate::ring::Beginning;
-use fuser::{FopenFlags, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
+use crate::spare_threads::SpareThreads;
+use fuser::{
+    FopenFlags, Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr, Request,
+};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -17,9 +20,21 @@ use std::sync::Arc;
 pub(crate) struct Front {
     pub(crate) tree: Arc<Passthrough>,
     pub(crate) begins: Beginning,
+    /// Those of its session.
+    pub(crate) spare: Arc<SpareThreads>,
 }
 
 impl Front {
+    /// Serves a request that may wait for the lower file system, while another thread takes the
+    /// next requests.
+    pub(super) fn serve(&self, work: impl FnOnce(&Self) + Send + 'static) {
+        if let Some(_held) = self.spare.hold() {
+            return work(self);
+        }
+        let front = self.clone();
+        self.spare.pass(Box::new(move || work(&front)));
+    }
+
     /// Answers with an entry or an error.
     pub(super) fn entry(&self, what: &'static str, parent: INodeNo, made: Made, reply: ReplyEntry) {
         match made {
@@ -27,6 +42,20 @@ impl Front {
                 reply.entry(&FRESH, &attributes(&stat, node.id), Generation(0));
             }
             Err(errno) => reply.error(self.failed(what, parent, errno)),
+        }
+    }
+
+    /// Answers with attributes or an error.
+    pub(super) fn attributes(
+        &self,
+        what: &'static str,
+        inode: INodeNo,
+        stat: Result<Stat, Errno>,
+        reply: ReplyAttr,
+    ) {
+        match stat {
+            Ok(stat) => reply.attr(&FRESH, &attributes(&stat, self.tree.shown_number(&stat))),
+            Err(errno) => reply.error(self.failed(what, inode, errno)),
         }
     }
 
@@ -40,6 +69,15 @@ impl Front {
         match done {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(self.failed(what, inode, errno)),
+        }
+    }
+
+    /// Answers whether an extended attribute was set.
+    pub(super) fn attribute_set(&self, inode: INodeNo, done: Result<(), Errno>, reply: ReplyEmpty) {
+        match done {
+            // The disk is not full: the value does not fit where a file's attributes are.
+            Err(Errno::NOSPC) if self.tree.has_room(inode.0) => reply.error(fuse(Errno::NOSPC)),
+            done => self.empty("setting an attribute", inode, done, reply),
         }
     }
 

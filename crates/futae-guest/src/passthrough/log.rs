@@ -1,4 +1,5 @@
-//! Log lines about failures of the lower file system that no program has caused, with the path.
+//! Log lines about failures of the lower file system, with the path; those that a program has caused
+//! are for debugging.
 
 use crate::lock::locked;
 use rustix::io::Errno;
@@ -6,7 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use tracing::warn;
+use tracing::{Level, debug, enabled, warn};
 
 /// The shortest time between two equal lines.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -20,7 +21,6 @@ fn matters(errno: Errno) -> bool {
         errno,
         Errno::IO
             | Errno::NOSPC
-            | Errno::DQUOT
             | Errno::ACCESS
             | Errno::PERM
             | Errno::ROFS
@@ -30,6 +30,11 @@ fn matters(errno: Errno) -> bool {
             | Errno::NODEV
             | Errno::NXIO
     )
+}
+
+/// Whether only the request has caused an error: it exceeds the longest file, or its user's quota.
+fn is_the_users(errno: Errno) -> bool {
+    matches!(errno, Errno::FBIG | Errno::DQUOT)
 }
 
 /// What was attempted, on which path, and the number of the error.
@@ -44,9 +49,17 @@ pub(crate) struct Log {
 impl Log {
     /// `what` was attempted on `path`, and failed.
     pub(crate) fn note(&self, what: &'static str, path: &Path, errno: Errno) {
-        if matters(errno) && self.is_news((what, path.to_owned(), errno.raw_os_error())) {
+        let matters = matters(errno);
+        if !(matters || is_the_users(errno) && enabled!(Level::DEBUG)) {
+            return;
+        }
+        if self.is_news((what, path.to_owned(), errno.raw_os_error())) {
             let path = path.display();
-            warn!(%path, "{path}: {what}: {errno}");
+            if matters {
+                warn!(%path, "{path}: {what}: {errno}");
+            } else {
+                debug!(%path, "{path}: {what}: {errno}");
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use crate::kept_by_kernel::{KernelKeeper, Running, watched_pages};
 use crate::mount::{NO_READAHEAD_KIB, kind, set_readahead};
 use crate::ring::Beginning;
 use crate::session::{Mounted, TransportChoice, Unmounted};
+use crate::spare_threads::SpareThreads;
 use crate::{MountError, Negotiated, check_mountpoint};
 use fuser::{Config, MountOption, SessionACL};
 use futae_engine::{Engine, Keeper};
@@ -159,6 +160,7 @@ impl TreeMount {
         let front = Front {
             tree: Arc::clone(&tree),
             begins: Beginning::Device,
+            spare: SpareThreads::new(0),
         };
         let config = config(&source, options);
         let (mounted, notifier) = Mounted::start(&front, &mountpoint, &config, options.transport)?;

@@ -231,7 +231,8 @@ impl Passthrough {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_engine::{Engine, EngineOptions, OnEviction};
+    use crate::passthrough::data::Access;
+    use futae_engine::{Engine, EngineOptions, IoBuf, OnEviction, Operation};
     use std::os::unix::fs::PermissionsExt;
 
     fn tree(source: &Path) -> Passthrough {
@@ -274,5 +275,50 @@ mod tests {
         }
         tree.make_file(1, OsStr::new("other"), anybody, false)
             .expect("made");
+    }
+
+    /// The partial page at its end went through the lower page cache, from which it is dropped later.
+    #[test]
+    fn a_file_without_names_is_not_kept_open_once_it_is_closed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let tree = Arc::new(tree(directory.path()));
+        let name = OsStr::new("file");
+        let what = Making {
+            user: rustix::process::geteuid().as_raw(),
+            group: rustix::process::getegid().as_raw(),
+            mode: 0o100_644,
+            umask: 0,
+        };
+        let flags = OFlags::WRONLY.bits() as i32;
+        for is_closed_first in [true, false] {
+            let made = tree.make_and_open(1, name, what, flags);
+            let (node, _, _) = made.expect("made");
+            let (done, is_done) = std::sync::mpsc::channel();
+            let operation = Operation::Write {
+                offset: 0,
+                data: IoBuf::copy_of(&[1; 5000]),
+                fua: false,
+            };
+            let writer = crate::mapped::Writer::of(fuser::WriteFlags::empty());
+            tree.write(node.id, (writer, 0), operation, move |result| {
+                done.send(result).expect("the test waits");
+            });
+            is_done.recv().expect("answered").expect("written");
+            let is_kept = || tree.files.io().keeps_open(node.key.device, node.key.inode);
+            let remove = || tree.remove(1, name, AtFlags::empty()).expect("removed");
+            let close = || tree.close_file(node.id, Access::of(flags).handle(what.user));
+            if is_closed_first {
+                close();
+                remove();
+                assert!(is_kept());
+                tree.forget_node(node.id, 1);
+            } else {
+                remove();
+                tree.forget_node(node.id, 1);
+                assert!(is_kept());
+                close();
+            }
+            assert!(!is_kept(), "closed first: {is_closed_first}");
+        }
     }
 }

@@ -107,6 +107,11 @@ impl Passthrough {
         rustix::fs::fstatvfs(&*place)
     }
 
+    /// Whether the file system of a file has room for data.
+    pub(super) fn has_room(&self, id: u64) -> bool {
+        self.statfs(id).is_ok_and(|stat| stat.f_bavail > 0)
+    }
+
     /// The number of files has changed: adjusts the size of the cache.
     pub(super) fn weigh(&self) {
         self.weight.note(&self.nodes, &self.files);

@@ -82,10 +82,11 @@ impl Rings {
         let mut config = config.clone();
         // The same total as without rings.
         let others = config.n_threads.unwrap_or(1).div_ceil(shares.len());
-        config.n_threads = Some(others.max(OTHERS_THREADS_MIN));
+        let others = others.max(OTHERS_THREADS_MIN);
+        config.n_threads = Some(others);
         for share in shares {
             let mut filesystem = filesystem.clone();
-            filesystem.begin_as(Beginning::Behind);
+            filesystem.begin_as(Beginning::Behind, others);
             let config = config.clone();
             let (device, take_device) = channel();
             let (report, registered) = channel();

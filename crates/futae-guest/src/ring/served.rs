@@ -19,8 +19,8 @@ pub(crate) enum Beginning {
 /// A file system whose reads and writes can be called without the FUSE library. Clones refer to the
 /// same file system.
 pub(crate) trait Served: Filesystem + Clone {
-    /// Sets how its session begins.
-    fn begin_as(&mut self, how: Beginning);
+    /// Sets how its session begins, and how many threads that has.
+    fn begin_as(&mut self, how: Beginning, threads: usize);
 
     /// Whether the kernel has agreed to use rings.
     fn has_ring(&self) -> bool;
