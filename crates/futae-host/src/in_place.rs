@@ -118,7 +118,9 @@ impl InPlace {
             ));
         }
         if engine.status().demotions.hash_entries_max == 0 {
-            return Err("the cache cannot verify pages; see --evictions-memory".to_owned());
+            let why = "the cache verifies no pages: its policy takes no demotions (--policy, --demotion), or \
+                       --evictions-memory is off";
+            return Err(why.to_owned());
         }
         let memories = self.registry.memories(&self.export().name);
         let mut why = None;

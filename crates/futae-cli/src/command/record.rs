@@ -118,7 +118,11 @@ fn announce(args: &Args) -> Result<(), Failure> {
     if args.json {
         writeln!(out, "{}", json!({ "recording": path.to_string() }))?;
     } else {
-        writeln!(out, "recording to {path} until SIGINT (Ctrl-C)")?;
+        let end = match &args.time {
+            Some(time) => format!("for {time}, or until SIGINT (Ctrl-C)"),
+            None => "until SIGINT (Ctrl-C)".to_owned(),
+        };
+        writeln!(out, "recording to {path} {end}")?;
     }
     Ok(())
 }

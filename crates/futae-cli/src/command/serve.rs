@@ -224,6 +224,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut running = Running::new(args, &plan);
     let opener = Arc::clone(&plan.opener);
     let lives_on_evictions = plan.policy().lives_on_demotions();
+    let refuses_pages = plan.refuses_pages();
     let (specs, mut options) = (plan.exports, plan.server);
     let wanted = options.connections_max;
     options.connections_max = descriptors::affordable(wanted, options.handshakes_max());
@@ -239,6 +240,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     opener.memory.settle();
     let writes = args.writes.write_mode.name();
     remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
+    remarks::of_feeds(&server.status(), refuses_pages.as_deref());
+    args.clients.warn_at_start();
     let watched = server.watcher();
     let look = move || Snapshot::of_server(watched());
     let observing = plan

@@ -23,6 +23,18 @@ pub(super) struct ClientArgs {
     pub(super) keep_clients: bool,
 }
 
+impl ClientArgs {
+    /// Logs that connections cannot be kept here.
+    pub(super) fn warn_at_start(&self) {
+        if self.keep_clients && std::env::var_os("NOTIFY_SOCKET").is_none() {
+            warn!(
+                "--keep-clients: this is no service of systemd (NOTIFY_SOCKET is not set), so clients have to connect \
+                 again to the next server"
+            );
+        }
+    }
+}
+
 /// Hands clients to systemd, which passes them to the next run of the service.
 pub(super) fn keep(clients: Vec<KeptClient>) {
     let count = clients.len();

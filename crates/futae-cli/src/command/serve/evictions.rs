@@ -63,6 +63,11 @@ impl FromStr for EvictionsMemory {
 }
 
 impl EvictionArgs {
+    /// Whether nothing that agents send with its data is believed.
+    pub(super) fn is_off(&self) -> bool {
+        matches!(self.evictions_memory, EvictionsMemory::Off)
+    }
+
     /// Has a cache of `blocks` blocks, one of several that have `total_blocks` together, verify what is demoted
     /// to it, where that is wanted. `is_taken` says whether clients or agents may demote anything.
     pub(super) fn apply(
@@ -71,7 +76,7 @@ impl EvictionArgs {
         (blocks, total_blocks): (u32, u32),
         is_taken: bool,
     ) -> Result<(), Failure> {
-        if self.share_equal && matches!(self.evictions_memory, EvictionsMemory::Off) {
+        if self.share_equal && self.is_off() {
             let problem = "--share-equal finds equal blocks by their hashes; leave out --evictions-memory off";
             return Err(Failure::usage(problem));
         }

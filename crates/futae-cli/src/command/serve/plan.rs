@@ -9,7 +9,7 @@ use super::{Args, Demotion, clashes, tls};
 use crate::defaults::SERVE_POLICY;
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
-use futae_engine::{EngineOptions, OnEviction};
+use futae_engine::{EngineOptions, OnEviction, PAGE_BYTES};
 use futae_host::{
     Access, BUFFER_MEMORY_MIN, Export, FeedOptions, Gate, Listen, OpenExport, RelayOptions,
     ServerOptions, feed_path,
@@ -202,6 +202,26 @@ impl Plan {
         let mut feeds = self.server.feeds.iter();
         gates.any(|gate| gate.export.as_deref() == Some(export))
             || feeds.any(|feed| feed.export == export)
+    }
+
+    /// Why no page that an agent sends with its data enters the cache; none if they may.
+    pub(super) fn refuses_pages(&self) -> Option<String> {
+        let opener = &self.opener;
+        let (bytes, policy) = (opener.cache.block_bytes, &opener.cache.policy);
+        if !opener.demotion {
+            Some(format!(
+                "the policy {policy} takes no demotions; choose another --policy, or --demotion on"
+            ))
+        } else if bytes != PAGE_BYTES as u64 {
+            let (block, page) = (Size::Bytes(bytes), Size::Bytes(PAGE_BYTES as u64));
+            Some(format!(
+                "a page of {page} is no whole block of {block} (--block)"
+            ))
+        } else if opener.evictions.is_off() {
+            Some("--evictions-memory off: none can be verified".to_owned())
+        } else {
+            None
+        }
     }
 
     /// The unix sockets that are made besides those of clients, each with its option.

@@ -39,6 +39,21 @@ pub(super) fn at_start(
     }
 }
 
+/// Logs that what agents send with its data is of no use, where it is.
+pub(super) fn of_feeds(status: &ServerStatus, refuses_pages: Option<&str>) {
+    let feeds: Vec<&str> = status
+        .feeds
+        .iter()
+        .map(|feed| feed.export.as_str())
+        .collect();
+    if let (Some(why), false) = (refuses_pages, feeds.is_empty()) {
+        warn!(
+            "no evicted page that the agents of {} send with its data enters the cache: {why}",
+            feeds.join(", ")
+        );
+    }
+}
+
 /// What a policy does with what clients read and evict.
 fn doing(policy: &str, lives_on_evictions: bool) -> &'static str {
     if !lives_on_evictions {
