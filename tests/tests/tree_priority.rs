@@ -1,10 +1,14 @@
 //! Directory priority in a mounted tree: the published experiment with its exact hit ratios, and
 //! what designates a file.
 
+use futae_testkit::wait::eventually;
 use futae_tests::binary::futae;
 use futae_tests::tools::{has_fuse, text};
 use futae_tests::tree::{Tree, of_class, read};
+use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 /// Of the experiment of Kotoge and others (section 3): blocks of 8 KiB, 5.7 MiB for them, files of 1 MiB.
 const CACHE: [&str; 4] = ["--block", "8KiB", "--cache", "5832KiB"];
@@ -170,6 +174,8 @@ fn priority_can_be_changed_while_mounted() {
         let (_, said) = order(tree, &["protect", "cold"]);
         assert!(!said.contains("gone"), "{said}");
         order(tree, &["unprotect", "cold"]);
+        let (code, said) = order(tree, &["unprotect", "gone"]);
+        assert!(code == Some(0), "the next one would be protected: {said}");
         for (arguments, says) in [
             (["unprotect", "cold"], "is not protected"),
             (["protect", "/"], "is not in"),
@@ -208,6 +214,71 @@ fn protected_now_blocks_are_safe_before_their_next_use() {
     };
     assert_eq!(hits_after(&[]), 0);
     assert_eq!(hits_after(&["--now"]), BLOCKS_PER_FILE);
+}
+
+/// What `futae top` shows of a tree, as JSON and as text.
+fn shown(control: &str) -> (Value, String) {
+    let shown = |how| {
+        let output = futae(&["top", control, how]).output().expect("it runs");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let status: Value = serde_json::from_str(&shown("--json")).expect("JSON");
+    (status["tree"].clone(), shown("--once"))
+}
+
+#[test]
+fn a_directory_that_replaces_a_protected_one_is_protected_and_the_log_tells() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    make_files(&tree, "hot", 1);
+    make_files(&tree, "next", 1);
+    let arguments = ["--policy", "directory", "--protect", "hot"];
+    let ready = tree.mount(&[&CACHE[..], &arguments].concat());
+    let control = ready["control"].as_str().expect("a path");
+    let hot = text(&tree.lower("hot")).to_owned();
+    let made_by = |place: &dyn Fn(&str) -> PathBuf| {
+        fs::remove_dir_all(place("hot")).expect("removed");
+        let (now, text) = shown(control);
+        assert_eq!(now["protected"], json!([]));
+        assert_eq!(now["protected_absent"], json!(["hot"]));
+        assert!(text.contains("to be protected: hot"), "{text}");
+        fs::create_dir(place("hot")).expect("made again");
+        fs::write(tree.lower("hot/0"), vec![0; FILE_BYTES]).expect("a file");
+        // The kernel keeps names for a moment.
+        let inode = |path: PathBuf| fs::metadata(path).map(|it| it.ino()).ok();
+        eventually("the new directory and its file", || {
+            inode(tree.upper("hot")) == inode(tree.lower("hot"))
+                && inode(tree.upper("hot/0")) == inode(tree.lower("hot/0"))
+        });
+        read_all(&tree, "hot", 1);
+    };
+    read_all(&tree, "hot", 1);
+    made_by(&|name| tree.upper(name));
+    made_by(&|name| tree.lower(name));
+    fs::rename(tree.upper("hot"), tree.upper("old")).expect("renamed");
+    fs::rename(tree.upper("next"), tree.upper("hot")).expect("renamed");
+    read_all(&tree, "hot", 1);
+    let (now, text_now) = shown(control);
+    let old = text(&tree.lower("old")).to_owned();
+    assert_eq!(now["protected"], json!([hot, old]));
+    assert_eq!(now["protected_absent"], json!([]));
+    assert!(now["file_table_bytes"].as_u64() > Some(0), "{now}");
+    assert!(
+        text_now.contains(&format!("protected: {hot}\n")),
+        "{text_now}"
+    );
+    let (code, said) = order(&tree, &["unprotect", "hot"]);
+    assert!(code == Some(0) && !said.contains(&hot), "{said}");
+    let (ended, last) = tree.stop();
+    let requests = of_class(&last, 1).0 / BLOCKS_PER_FILE;
+    assert_eq!(requests, 4, "{}", ended.errors);
+    let log = ended.errors.to_string();
+    let removed = format!("{hot}: this protected directory was removed");
+    assert_eq!(log.matches(&removed).count(), 2, "{log}");
+    let moved = format!("{hot}: this protected directory is {old} now");
+    assert!(log.contains(&moved), "{log}");
 }
 
 #[test]
@@ -257,6 +328,11 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
             "--kernel-cache is for a single file",
         ),
         (vec!["--state", "state"], "--state is for a single file"),
+        (vec!["--store-timeout", "5s"], "--store-timeout is for"),
+        (
+            vec!["--policy", "directory", "--recursive"],
+            "--recursive is about the directories of --protect",
+        ),
         (vec!["--policy", "const", "--pin", "0-3"], "--pin is for"),
         (
             vec!["--policy", "const(pin=3)"],

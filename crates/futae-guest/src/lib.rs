@@ -33,6 +33,8 @@ pub use futae_page_cache::Watch;
 pub use mount::{Mount, MountOptions, ShownFile, default_file_name};
 pub use mountpoint::check_mountpoint;
 pub use negotiated::{Negotiated, Transport};
-pub use passthrough::{PageCacheUse, TreeHandle, TreeMount, TreeOptions, control_attribute};
+pub use passthrough::{
+    FileTable, PageCacheUse, TreeHandle, TreeMount, TreeOptions, control_attribute,
+};
 pub use session::{TransportChoice, Unmounted};
 pub use volume_directory::FileAccess;

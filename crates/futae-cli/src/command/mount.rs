@@ -9,7 +9,7 @@ mod residency;
 mod transport;
 mod tree;
 
-pub use orders::MountStatus;
+pub use orders::{MountStatus, TreeStatus};
 
 use super::container;
 use super::observe_args::{Observe, ObserveArgs};
@@ -212,7 +212,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         plan.observe.start(false, look, move || caches.clone())?
     };
     let control = plan.control.map(|path| {
-        let orders = orders::of_mount(&engine, &args.source(), at(&mount), names, joins);
+        let orders = orders::of_mount(&engine, &args.source(), at(&mount), names, joins, || None);
         Control::start(&path, orders)
     });
     let control = control.transpose()?;

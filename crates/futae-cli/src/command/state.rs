@@ -24,7 +24,7 @@ const EVERY_SECONDS_DEFAULT: f64 = 60.0;
 pub struct StateArgs {
     /// Save the list of resident blocks and their history in FILE, so that the next start is warm, also after the
     /// machine was started anew: the blocks are read from their sources again in the background. The caches of exports
-    /// with a share are in FILE.NAME. A file has one user at a time (FILE.lock). Not with --decision-log: the log could not be replayed without the history
+    /// with a share are in FILE.NAME. A file has one user at a time (FILE.lock). Not with --decision-log: the log could not be replayed without the history. Not for the mount of a directory
     #[arg(long, value_name = "FILE", conflicts_with = "decision_log")]
     state: Option<PathBuf>,
     /// Seconds between saves of --state; the state is also saved at the end

@@ -1,7 +1,7 @@
 //! `futae top`: what the caches of a running server or mount are doing.
 
 use super::export::control_path;
-use super::mount::MountStatus;
+use super::mount::{MountStatus, TreeStatus};
 use crate::failure::Failure;
 use crate::save::print;
 use crate::table::{Table, count, percent};
@@ -36,6 +36,8 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 }
+
+const MIB: f64 = (1 << 20) as f64;
 
 /// The program at the control socket.
 #[derive(Deserialize, Serialize)]
@@ -146,6 +148,12 @@ fn render(now: &Status, before: Option<&Status>) -> String {
         let _ = write!(text, "\n{}", exports(server, before, seconds));
     }
     text.push_str(&stores(now.engines()));
+    if let Status::Mount(MountStatus {
+        tree: Some(tree), ..
+    }) = now
+    {
+        add_tree(&mut text, tree);
+    }
     if let Status::Server(server) = now {
         add_feeds(&mut text, server);
     }
@@ -236,6 +244,23 @@ fn stores(engines: &[EngineReport]) -> String {
         text.push_str(&format!("\nweights: {}\n", weights.join(", ")));
     }
     text
+}
+
+/// The protected directories of a tree, and the table of its files.
+fn add_tree(text: &mut String, tree: &TreeStatus) {
+    let _ = writeln!(
+        text,
+        "\nfiles: {} known to the kernel, {} in the cache; their table takes {:.1} MiB",
+        count(tree.known_files),
+        count(tree.cached_files),
+        tree.file_table_bytes as f64 / MIB,
+    );
+    for directory in &tree.protected {
+        let _ = writeln!(text, "protected: {directory}");
+    }
+    for path in &tree.protected_absent {
+        let _ = writeln!(text, "to be protected: {path}, where no directory is now");
+    }
 }
 
 /// The feeds of agents, and the exports whose evictions are unknown.

@@ -82,19 +82,28 @@ fn share(text: &str) -> Option<f64> {
     (share > 0.0 && share <= 1.0).then_some(share)
 }
 
+/// `--store-timeout` where nothing is said.
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// `--store-timeout`.
 #[derive(clap::Args)]
 pub(super) struct StoreArgs {
     /// Time after which a request to an NBD server fails with an I/O error, whether the server is silent or
-    /// disconnected. 0: fail at once when disconnected; never time out a server that is connected but silent
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    store_timeout: String,
+    /// disconnected. 0: fail at once when disconnected; never time out a server that is connected but silent [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    store_timeout: Option<String>,
 }
 
 impl StoreArgs {
     /// The time.
     pub fn timeout(&self) -> Result<Duration, Failure> {
-        time("--store-timeout", &self.store_timeout)
+        let text = self.store_timeout.as_deref();
+        text.map_or(Ok(STORE_TIMEOUT), |text| time("--store-timeout", text))
+    }
+
+    /// Whether it was given.
+    pub fn is_asked(&self) -> bool {
+        self.store_timeout.is_some()
     }
 }
 

@@ -120,9 +120,10 @@ impl Passthrough {
             self.files.sweep(file, size..size);
             Ok(())
         };
-        match node.contents().filter(|contents| !contents.is_gone()) {
-            Some(contents) => {
-                let _use = contents.in_use();
+        let contents = node.contents();
+        match contents.as_ref().and_then(|contents| contents.in_use()) {
+            Some(used) => {
+                let contents = used.of();
                 contents.lower.found_again(&place);
                 contents.change_size(size, cut)
             }

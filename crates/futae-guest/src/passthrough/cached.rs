@@ -123,11 +123,10 @@ impl CachedFiles {
                     mapped: Arc::default(),
                     users: AtomicU32::new(0),
                     last_used: AtomicU64::new(now),
-                    is_gone: AtomicBool::new(false),
                     is_forgotten: AtomicBool::new(false),
                     changes: AtomicU64::new(0),
                 });
-                if node.contents().is_some() {
+                if node.had_contents() {
                     // The kernel may have pages of it that were not tracked while it had another
                     // volume.
                     contents.pages_are_stale();
@@ -166,10 +165,29 @@ impl CachedFiles {
         unused.sort_by_key(|contents| contents.last_used.load(Ordering::Relaxed));
         unused.truncate(unused.len() / GIVEN_UP + 1);
         for contents in unused {
-            known.remove(&contents.key);
-            contents.is_gone_now();
+            if contents.give_up_unused() {
+                known.remove(&contents.key);
+                contents.is_gone_now();
+            }
         }
         add().map_err(|_| Errno::NFILE)
+    }
+
+    /// Drops this many of the files that nobody uses, the ones used least recently first, with their blocks.
+    pub(crate) fn drop_unused(&self, nodes: &Nodes, count: u64) {
+        let mut known = locked(&self.known);
+        let mut unused: Vec<_> = known.values().filter(|it| !it.is_open()).cloned().collect();
+        unused.sort_by_key(|contents| contents.last_used.load(Ordering::Relaxed));
+        unused.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+        unused.retain(|contents| contents.give_up_unused());
+        for contents in &unused {
+            known.remove(&contents.key);
+        }
+        drop(known);
+        for contents in unused {
+            contents.is_gone_now();
+            nodes.forget_contents(contents.key, &contents);
+        }
     }
 
     /// The kernel has forgotten a node. If the file has no name any more, its contents are dropped,

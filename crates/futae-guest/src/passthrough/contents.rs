@@ -14,6 +14,9 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+/// The bit of `users` that says that the volume was given up.
+const GONE: u32 = 1 << 31;
+
 /// The data of one file.
 pub(crate) struct Contents {
     pub(super) engine: Arc<Engine>,
@@ -26,11 +29,9 @@ pub(crate) struct Contents {
     pub(super) pages: Option<FilePages>,
     /// Its pages in the kernel's page cache, if that is bypassed.
     pub(super) mapped: Arc<MappedPages>,
-    /// Number of open handles, and of opens in progress.
+    /// Number of open handles, and of opens in progress; with [`GONE`], the number of the volume is or will be another file's.
     pub(super) users: AtomicU32,
     pub(super) last_used: AtomicU64,
-    /// The volume number was given to another file.
-    pub(super) is_gone: AtomicBool,
     /// The kernel forgot the file while a handle was still being closed.
     pub(super) is_forgotten: AtomicBool,
     /// Number of changes of the lower file, by this mount or found by [`revalidate`](Self::revalidate), that the cache has followed.
@@ -44,17 +45,29 @@ impl Contents {
 
     /// Whether the cache has dropped the file since; the next open adds it again.
     pub(crate) fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::Acquire)
+        self.users.load(Ordering::Acquire) & GONE != 0
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.users.load(Ordering::Acquire) > 0
+        self.users.load(Ordering::Acquire) & !GONE > 0
     }
 
-    /// Registers a user without an open handle: the file's place is kept meanwhile.
-    pub(crate) fn in_use(self: &Arc<Self>) -> InUse {
-        self.users.fetch_add(1, Ordering::AcqRel);
-        InUse(Arc::clone(self))
+    /// Registers a user without an open handle: the file's place and its volume are kept meanwhile. `None` if the volume was
+    /// given up.
+    pub(crate) fn in_use(self: &Arc<Self>) -> Option<InUse> {
+        let one_more = |users: u32| (users & GONE == 0).then_some(users + 1);
+        let users = self
+            .users
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        users.is_ok().then(|| InUse(Arc::clone(self)))
+    }
+
+    /// Gives up the volume if nobody uses the file; [`is_gone_now`](Self::is_gone_now) is to follow.
+    pub(super) fn give_up_unused(&self) -> bool {
+        let given_up = self
+            .users
+            .compare_exchange(0, GONE, Ordering::AcqRel, Ordering::Acquire);
+        given_up.is_ok()
     }
 
     /// Gives up the place of the file, which is found again by its names when needed. It stays
@@ -78,7 +91,9 @@ impl Contents {
     /// Compares a stamp just read with the last known one. If they differ and no write of this
     /// mount is under way, does the same as [`revalidate`](Self::revalidate).
     pub(crate) fn notice(self: &Arc<Self>, seen: &Stamp) -> bool {
-        let _use = self.in_use();
+        let Some(_use) = self.in_use() else {
+            return false;
+        };
         self.lower.seen.differs(seen) && self.revalidate().unwrap_or(false)
     }
 
@@ -107,7 +122,7 @@ impl Contents {
 
     /// The number of its volume was given up.
     pub(super) fn is_gone_now(&self) {
-        self.is_gone.store(true, Ordering::Release);
+        self.users.fetch_or(GONE, Ordering::AcqRel);
         self.engine.remove_volume(self.volume);
         if let Some(pages) = &self.pages {
             pages.end();
@@ -224,13 +239,19 @@ impl Contents {
     /// forgotten.
     pub(crate) fn close(&self, reads: bool, writes: bool) -> bool {
         self.lower.close(reads, writes);
-        let was_last = self.users.fetch_sub(1, Ordering::AcqRel) == 1;
+        let was_last = self.users.fetch_sub(1, Ordering::AcqRel) & !GONE == 1;
         was_last && self.is_forgotten.load(Ordering::Acquire)
     }
 }
 
 /// Marks contents as in use while it lives.
 pub(crate) struct InUse(Arc<Contents>);
+
+impl InUse {
+    pub(crate) fn of(&self) -> &Contents {
+        &self.0
+    }
+}
 
 impl Drop for InUse {
     fn drop(&mut self) {

@@ -39,3 +39,4 @@ mod weight;
 
 pub use attributes::control_attribute;
 pub use mount::{PageCacheUse, TreeHandle, TreeMount, TreeOptions};
+pub use weight::FileTable;

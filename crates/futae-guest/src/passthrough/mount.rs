@@ -5,6 +5,7 @@ use super::front::Front;
 use super::place::magic;
 use super::priority::Priority;
 use super::state::Passthrough;
+use super::weight::FileTable;
 use crate::kept_by_kernel::{KernelKeeper, Running, watched_pages};
 use crate::mount::{NO_READAHEAD_KIB, kind, set_readahead};
 use crate::ring::Beginning;
@@ -289,7 +290,21 @@ impl TreeHandle {
     /// The current paths of the protected directories.
     #[must_use]
     pub fn protected(&self) -> Vec<String> {
+        self.tree.look_at_designated();
         self.tree.priority.paths()
+    }
+
+    /// Paths from the root on for which protection was asked for and where no directory is now. The next one there is
+    /// protected.
+    #[must_use]
+    pub fn protected_absent(&self) -> Vec<String> {
+        self.tree.priority.absent(&self.root)
+    }
+
+    /// The table of the tree's files.
+    #[must_use]
+    pub fn file_table(&self) -> FileTable {
+        FileTable::of(&self.tree.nodes, &self.tree.files)
     }
 }
 

@@ -43,7 +43,16 @@ type Known = Result<(Arc<Node>, Stat), Errno>;
 
 impl Passthrough {
     pub(crate) fn lookup_node(&self, parent: u64, name: &OsStr) -> Known {
-        let (node, stat) = self.nodes.lookup(parent, name)?;
+        let found = self.nodes.lookup(parent, name);
+        let directory = match &found {
+            Ok((node, _)) if node.kind == FileType::Directory => Some(Some(node.key)),
+            Err(Errno::NOENT) => Some(None),
+            _ => None,
+        };
+        if directory.is_some_and(|key| self.priority.is_news(name, key)) {
+            self.look_at_designated();
+        }
+        let (node, stat) = found?;
         self.weigh();
         if let Some(contents) = node.contents() {
             contents.notice(&super::stat::Stamp::of(&stat));
@@ -175,6 +184,9 @@ impl Passthrough {
             self.attributes_changed(&node, false);
             self.judge_again(&node);
         }
+        if flags.contains(AtFlags::REMOVEDIR) && self.priority.is_used() {
+            self.look_at_designated();
+        }
         Ok(())
     }
 
@@ -193,6 +205,10 @@ impl Passthrough {
         rustix::fs::renameat_with(&*old, from.1, &*new, to.1, flags)?;
         self.nodes
             .rename(from, to, flags.contains(RenameFlags::EXCHANGE));
+        let is_directory = |node: &Arc<Node>| node.kind == FileType::Directory;
+        if both.iter().flatten().any(is_directory) && self.priority.is_used() {
+            self.look_at_designated();
+        }
         for node in both.into_iter().flatten() {
             self.attributes_changed(&node, false);
             if node.kind == FileType::Directory && self.priority.is_recursive() {
@@ -230,8 +246,9 @@ impl Passthrough {
 
 #[cfg(test)]
 mod tests {
+    use super::super::data::Access;
+    use super::super::weight::FileTable;
     use super::*;
-    use crate::passthrough::data::Access;
     use futae_engine::{Engine, EngineOptions, IoBuf, OnEviction, Operation};
     use std::os::unix::fs::PermissionsExt;
 
@@ -320,5 +337,47 @@ mod tests {
             }
             assert!(!is_kept(), "closed first: {is_closed_first}");
         }
+    }
+
+    /// The kernel forgets files only when it is short of memory.
+    #[test]
+    fn beyond_its_share_the_table_drops_what_the_cache_knows_of_files() {
+        const FILES: u64 = 512;
+        let directory = tempfile::tempdir().expect("a directory");
+        let tree = tree(directory.path());
+        let read_only = Access::of(0);
+        let mut opened = Vec::new();
+        for number in 0..FILES {
+            let name = number.to_string();
+            std::fs::write(directory.path().join(&name), &name).expect("written");
+            let (node, _) = tree.lookup_node(1, OsStr::new(&name)).expect("found");
+            tree.open_file(&node, read_only).expect("opened");
+            opened.push(Arc::downgrade(&node.contents().expect("opened")));
+            if number > 0 {
+                tree.close_file(node.id, read_only.handle(0));
+            }
+        }
+        let table = FileTable::of(&tree.nodes, &tree.files);
+        assert_eq!(
+            table.known_files,
+            FILES + 1,
+            "the kernel has forgotten none"
+        );
+        assert!(table.cached_files < FILES / 4, "{table:?}");
+        let live = opened.iter().filter(|it| it.strong_count() > 0).count() as u64;
+        assert_eq!(live, table.cached_files, "the memory of the others is free");
+        let is_there = |at: usize| opened[at].upgrade().is_some_and(|it| !it.is_gone());
+        assert!(is_there(0), "it is open");
+        assert!(
+            !is_there(1) && is_there(opened.len() - 1),
+            "the oldest go first"
+        );
+        // One that was dropped is there again.
+        let (node, _) = tree.lookup_node(1, OsStr::new("1")).expect("found");
+        tree.open_file(&node, read_only).expect("opened");
+        assert!(
+            node.contents()
+                .is_some_and(|it| !it.is_gone() && it.is_open())
+        );
     }
 }

@@ -10,7 +10,7 @@ use fuser::FileType;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,18 +24,22 @@ const LOOKED_AT_MAX: usize = 64;
 /// The number of descriptors released when none are left.
 const GIVEN_UP: usize = 64;
 
+/// A name of a file: its parent, and its name there. The kernel knows many files, so the tables share each name.
+pub(crate) type Name = (u64, Arc<OsStr>);
+
 /// A file that the kernel knows.
 pub(crate) struct Node {
     pub(crate) id: u64,
     pub(crate) key: Key,
     pub(crate) kind: FileType,
-    /// Its last known names: parent and name.
-    names: Mutex<Vec<(u64, OsString)>>,
+    /// Its last known names.
+    names: Mutex<Vec<Name>>,
     place: Mutex<Option<Arc<OwnedFd>>>,
     /// Whether `place` was used since the last examination.
     used: AtomicBool,
-    /// Its data, once it has been opened.
+    /// Its data, once it has been opened, until the cache drops the file.
     contents: RwLock<Option<Arc<Contents>>>,
+    had_contents: AtomicBool,
 }
 
 impl Node {
@@ -45,6 +49,7 @@ impl Node {
     }
 
     pub(crate) fn opened_as(&self, contents: &Arc<Contents>) {
+        self.had_contents.store(true, Ordering::Relaxed);
         let mut known = self
             .contents
             .write()
@@ -52,7 +57,12 @@ impl Node {
         *known = Some(Arc::clone(contents));
     }
 
-    pub(crate) fn names(&self) -> Vec<(u64, OsString)> {
+    /// Whether it has ever been opened.
+    pub(crate) fn had_contents(&self) -> bool {
+        self.had_contents.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn names(&self) -> Vec<Name> {
         locked(&self.names).clone()
     }
 
@@ -76,7 +86,7 @@ impl Node {
 struct Table {
     nodes: HashMap<u64, (Arc<Node>, u64)>,
     /// The node of each known name.
-    entries: HashMap<(u64, OsString), u64>,
+    entries: HashMap<Name, u64>,
     /// The devices below the root's, by number; the number is part of their files' numbers.
     devices: Vec<u64>,
 }
@@ -103,6 +113,7 @@ impl Nodes {
             place: Mutex::new(Some(Arc::new(root))),
             used: AtomicBool::new(true),
             contents: RwLock::default(),
+            had_contents: AtomicBool::new(false),
         });
         let table = Table {
             nodes: HashMap::from([(ROOT, (Arc::clone(&root), 1))]),
@@ -134,7 +145,7 @@ impl Nodes {
 
     /// The last known node of a name.
     pub(crate) fn named(&self, parent: u64, name: &OsStr) -> Option<Arc<Node>> {
-        let entry = (parent, name.to_owned());
+        let entry = (parent, Arc::from(name));
         self.read(|table| {
             let id = table.entries.get(&entry)?;
             table.nodes.get(id).map(|(node, _)| Arc::clone(node))
@@ -150,6 +161,22 @@ impl Nodes {
                 .cloned()
                 .collect()
         })
+    }
+
+    /// The cache has dropped a file.
+    pub(crate) fn forget_contents(&self, key: Key, dropped: &Arc<Contents>) {
+        let node = self.read(|table| {
+            let node = table.nodes.get(&table.id_of(key)?);
+            node.map(|(node, _)| Arc::clone(node))
+        });
+        if let Some(node) = node {
+            let mut known = node
+                .contents
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            // It may have been opened again.
+            known.take_if(|known| Arc::ptr_eq(known, dropped));
+        }
     }
 
     /// The descriptor of a node, for short use.
@@ -288,8 +315,8 @@ impl Nodes {
     /// A name was renamed, or two names were exchanged.
     pub(crate) fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), exchange: bool) {
         self.write(|table| {
-            let moved = table.entries.get(&(from.0, from.1.to_owned())).copied();
-            let other = table.entries.get(&(to.0, to.1.to_owned())).copied();
+            let moved = table.entries.get(&(from.0, Arc::from(from.1))).copied();
+            let other = table.entries.get(&(to.0, Arc::from(to.1))).copied();
             table.unname(from.0, from.1);
             table.unname(to.0, to.1);
             if let Some(moved) = moved {
@@ -314,7 +341,7 @@ impl Nodes {
                 };
             }
             let mut path = self.path.clone();
-            path.extend(parts.into_iter().rev());
+            path.extend(parts.iter().rev().map(AsRef::<OsStr>::as_ref));
             path
         })
     }
@@ -326,11 +353,12 @@ impl Nodes {
 
     /// The number of a lower file in the mount.
     pub(crate) fn id_of(&self, stat: &Stat) -> u64 {
-        let known = self.read(|table| table.id_of(stat));
+        let key = Key::of(stat);
+        let known = self.read(|table| table.id_of(key));
         known.unwrap_or_else(|| {
             self.write(|table| {
                 table.devices.push(stat.st_dev);
-                table.id_of(stat).unwrap_or(stat.st_ino)
+                table.id_of(key).unwrap_or(stat.st_ino)
             })
         })
     }
@@ -339,13 +367,13 @@ impl Nodes {
 impl Table {
     /// Inode numbers of the root's own device stay as they are; those of devices mounted below it
     /// are distinguished by their upper bits.
-    fn id_of(&self, stat: &Stat) -> Option<u64> {
-        let device = self.devices.iter().position(|&it| it == stat.st_dev)? as u64;
+    fn id_of(&self, key: Key) -> Option<u64> {
+        let device = self.devices.iter().position(|&it| it == key.device)? as u64;
         let root = &self.nodes.get(&ROOT)?.0;
-        Some(if root.key == Key::of(stat) {
+        Some(if root.key == key {
             ROOT
         } else {
-            let apart = stat.st_ino ^ (device << 48);
+            let apart = key.inode ^ (device << 48);
             if apart <= ROOT {
                 apart | 1 << 63
             } else {
@@ -364,8 +392,8 @@ impl Table {
         if !self.devices.contains(&stat.st_dev) {
             self.devices.push(stat.st_dev);
         }
-        let id = self.id_of(stat).unwrap_or(stat.st_ino);
         let key = Key::of(stat);
+        let id = self.id_of(key).unwrap_or(stat.st_ino);
         if let Some((node, known)) = self.nodes.get_mut(&id).filter(|(node, _)| node.key == key) {
             *known += 1;
             let node = Arc::clone(node);
@@ -385,6 +413,7 @@ impl Table {
             place: Mutex::new(Some(Arc::new(place))),
             used: AtomicBool::new(true),
             contents: RwLock::default(),
+            had_contents: AtomicBool::new(false),
         });
         self.nodes.insert(id, (Arc::clone(&node), 1));
         self.name(id, parent, name);
@@ -392,19 +421,23 @@ impl Table {
     }
 
     fn name(&mut self, id: u64, parent: u64, name: &OsStr) {
-        let entry = (parent, name.to_owned());
+        let entry = (parent, Arc::from(name));
         if id == ROOT || self.entries.get(&entry) == Some(&id) {
             return;
         }
         self.unname(parent, name);
         if let Some((node, _)) = self.nodes.get(&id) {
-            locked(&node.names).push(entry.clone());
+            let mut names = locked(&node.names);
+            // Most files have one name only.
+            names.reserve_exact(1);
+            names.push(entry.clone());
+            drop(names);
             self.entries.insert(entry, id);
         }
     }
 
     fn unname(&mut self, parent: u64, name: &OsStr) {
-        let entry = (parent, name.to_owned());
+        let entry = (parent, Arc::from(name));
         let Some(id) = self.entries.remove(&entry) else {
             return;
         };
@@ -432,10 +465,10 @@ mod tests {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let root = rustix::fs::open(directory.path(), flags, Mode::empty()).expect("opened");
         let nodes = Nodes::new(root, directory.path().to_owned(), 16).expect("a root");
-        let names = ["a", "b", "c"].map(OsString::from);
+        let names = ["a", "b", "c"].map(OsStr::new);
         let known = names.map(|name| {
-            std::fs::write(directory.path().join(&name), "x").expect("written");
-            nodes.lookup(ROOT, &name).expect("found").0
+            std::fs::write(directory.path().join(name), "x").expect("written");
+            nodes.lookup(ROOT, name).expect("found").0
         });
         assert_eq!(nodes.counts().1, 3);
         for full in [Errno::MFILE, Errno::NFILE] {

@@ -4,7 +4,7 @@ use super::cached::CachedFiles;
 use super::descriptors::{Descriptors, Shares};
 use super::log::Log;
 use super::node::{Node, Nodes, ROOT};
-use super::priority::Priority;
+use super::priority::{Change, Priority};
 use super::weight::Weight;
 use crate::kept_by_kernel::KernelKeeper;
 use crate::mapped::Teller;
@@ -18,6 +18,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use tracing::{info, warn};
 
 /// How long the kernel may cache names and attributes.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
@@ -126,23 +127,53 @@ impl Passthrough {
 
     /// A file's names have changed, and possibly its class.
     pub(super) fn judge_again(&self, node: &Node) {
-        if let Some(contents) = node.contents().filter(|contents| !contents.is_gone()) {
+        let contents = node.contents();
+        if let Some(used) = contents.as_ref().and_then(|contents| contents.in_use()) {
             let class = self.priority.class_of(&self.nodes, node);
             let engine = self.files.engine();
-            engine.set_classes(&[(contents.volume(), class)], false);
+            engine.set_classes(&[(used.of().volume(), class)], false);
+        }
+    }
+
+    /// Designated directories may have been removed, renamed or replaced: follows, and logs what has changed.
+    pub(super) fn look_at_designated(&self) {
+        let Ok(root) = self.nodes.place(self.nodes.root()) else {
+            return;
+        };
+        let changes = self.priority.look_again(&root);
+        for change in &changes {
+            match change {
+                Change::Came(path) => {
+                    let path = path.display();
+                    info!(%path, "{path}: a directory has come to this protected path, and is protected");
+                }
+                Change::Moved { from, to } => {
+                    let (from, to) = (from.display(), to.display());
+                    warn!(%from, %to, "{from}: this protected directory is {to} now; it stays protected");
+                }
+                Change::Removed(path) => {
+                    let path = path.display();
+                    warn!(%path, "{path}: this protected directory was removed, and its files are not protected any more");
+                }
+            }
+        }
+        if !changes.is_empty() {
+            self.judge_all_again(false);
         }
     }
 
     /// The designated directories have changed, and possibly the class of any file.
     pub(super) fn judge_all_again(&self, at_once: bool) {
-        let mut classes = Vec::new();
+        let (mut classes, mut in_use) = (Vec::new(), Vec::new());
         for node in self.nodes.with_contents() {
             if node.kind != FileType::RegularFile {
                 continue;
             }
-            if let Some(contents) = node.contents().filter(|contents| !contents.is_gone()) {
+            let contents = node.contents();
+            if let Some(used) = contents.as_ref().and_then(|contents| contents.in_use()) {
                 let class = self.priority.class_of(&self.nodes, &node);
-                classes.push((contents.volume(), class));
+                classes.push((used.of().volume(), class));
+                in_use.push(used);
             }
         }
         self.files.engine().set_classes(&classes, at_once);

@@ -11,6 +11,7 @@ use super::residency::Residency;
 use crate::failure::Failure;
 use futae_control::{EngineReport, NoArguments, Orders, PolicyTerms, change_policy, resize};
 use futae_engine::Engine;
+use futae_guest::TreeHandle;
 use futae_observe::Snapshot;
 use futae_units::Size;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,38 @@ pub struct MountStatus {
     pub residency: String,
     /// The cache; one.
     pub engines: Vec<EngineReport>,
+    /// The tree, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeStatus>,
+}
+
+/// A mounted tree at one moment.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct TreeStatus {
+    /// The protected directories.
+    pub protected: Vec<String>,
+    /// Paths to be protected, from the root of the tree on, at which no directory is now.
+    pub protected_absent: Vec<String>,
+    /// Files and directories that the kernel knows.
+    pub known_files: u64,
+    /// Files that have been opened, whose blocks the cache may hold.
+    pub cached_files: u64,
+    /// The memory that the table of the files takes, by estimate.
+    pub file_table_bytes: u64,
+}
+
+impl TreeStatus {
+    /// That of a tree.
+    pub fn of(tree: &TreeHandle) -> Self {
+        let table = tree.file_table();
+        Self {
+            protected: tree.protected(),
+            protected_absent: tree.protected_absent(),
+            known_files: table.known_files,
+            cached_files: table.cached_files,
+            file_table_bytes: table.bytes,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -54,13 +87,14 @@ struct Policy {
 }
 
 /// The orders that every mount takes; `path` is where it shows what it calls `shown`. `joins` is whether requests that
-/// the kernel split are joined again.
+/// the kernel split are joined again. `tree` tells of a tree.
 pub fn of_mount(
     engine: &Arc<Engine>,
     source: &str,
     path: PathBuf,
     shown: Vec<String>,
     joins: bool,
+    tree: impl Fn() -> Option<TreeStatus> + Send + Sync + 'static,
 ) -> Orders {
     let [asked, resized, recorded, changed] = std::array::from_fn(|_| Arc::clone(engine));
     let (names, resizable) = (shown.clone(), shown.clone());
@@ -79,6 +113,7 @@ pub fn of_mount(
             path: path.clone(),
             residency: Residency::of(&asked).name().to_owned(),
             engines: vec![report],
+            tree: tree(),
         };
         serde_json::to_value(status).map_err(|error| error.to_string())
     };

@@ -1,6 +1,6 @@
 //! `futae mount DIRECTORY`: a whole tree, with the data of its files in the cache.
 
-use super::orders::{looking, of_mount};
+use super::orders::{TreeStatus, looking, of_mount};
 use super::residency::Residency;
 use super::{Args, Plan, Tell, Tracing, wait_for_the_end, warn_of_users};
 use crate::failure::Failure;
@@ -171,13 +171,23 @@ fn refuse_options(args: &Args, plan: &Plan) -> Result<(), Failure> {
             "--on-eviction",
         ),
     ];
-    match asked.iter().find(|(is_asked, _)| *is_asked) {
-        None => Ok(()),
-        Some((_, option)) => Err(Failure::usage(format!(
-            "{option} is for a single file, and {} is a directory",
-            args.source()
-        ))),
+    let source = args.source();
+    if let Some((_, option)) = asked.iter().find(|(is_asked, _)| *is_asked) {
+        return Err(Failure::usage(format!(
+            "{option} is for a single file, and {source} is a directory"
+        )));
     }
+    if args.store.is_asked() {
+        return Err(Failure::usage(format!(
+            "--store-timeout is for a source behind NBD, and {source} is a directory"
+        )));
+    }
+    if args.tree.recursive && args.tree.protect.is_empty() {
+        return Err(Failure::usage(
+            "--recursive is about the directories of --protect; name one, such as --protect .",
+        ));
+    }
+    Ok(())
 }
 
 /// A mount in its own source would have to ask itself, and a source in the mountpoint would
@@ -257,7 +267,8 @@ struct Unprotect {
 /// The orders that a mounted tree takes.
 fn orders(args: &Args, engine: &Arc<Engine>, handle: &Arc<OnceLock<Arc<TreeHandle>>>) -> Orders {
     let path = std::path::absolute(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
-    let (one, other) = (Arc::clone(handle), Arc::clone(handle));
+    let [one, other, shown] = std::array::from_fn(|_| Arc::clone(handle));
+    let status = move || shown.get().map(|tree| TreeStatus::of(tree));
     let asked = Arc::clone(engine);
     let protect = move |Protect { directory, now }| {
         let tree = mounted(&one)?;
@@ -277,9 +288,16 @@ fn orders(args: &Args, engine: &Arc<Engine>, handle: &Arc<OnceLock<Arc<TreeHandl
         let tree = mounted(&other)?;
         answer(&tree, tree.unprotect(&directory))
     };
-    of_mount(engine, &args.source(), path, vec![args.source()], true)
-        .with("protect", protect)
-        .with("unprotect", unprotect)
+    of_mount(
+        engine,
+        &args.source(),
+        path,
+        vec![args.source()],
+        true,
+        status,
+    )
+    .with("protect", protect)
+    .with("unprotect", unprotect)
 }
 
 fn mounted(handle: &OnceLock<Arc<TreeHandle>>) -> Result<Arc<TreeHandle>, String> {
