@@ -11,7 +11,7 @@ mod submit;
 
 use crate::answer;
 use crate::budget::{Account, Budget};
-use crate::intake::{Filled, Intake, Item, is_empty};
+use crate::intake::{Arrived, Filled, Intake, Item, is_empty};
 use crate::kept_clients::{Parting, Unread};
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
 use crate::outbox::{Frame, Outbox};
@@ -123,6 +123,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         traffic: &'a TrafficCounters,
     ) -> io::Result<Self> {
         let mailbox = Arc::new(Mailbox::new()?);
+        let turn = Turn::new(&session.rate, &mailbox);
         Ok(Self {
             account: Account::new(budget, session.export, &mailbox),
             latencies: LatencyNotes::new(session.engine.latencies(session.volume)),
@@ -141,7 +142,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             in_flight: 0,
             asking: 0,
             is_held_back: false,
-            turn: Turn::default(),
+            turn,
             held_requests: 0,
             arrivals: 0,
             reading: true,
@@ -200,6 +201,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
     fn stop_reading(&mut self) {
         self.reading = false;
         self.account.give_back(self.intake.give_up());
+        self.turn.give_up();
         self.goodbye.get_or_insert_with(Instant::now);
     }
 
@@ -301,21 +303,25 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             let (account, is_held_back) = (&mut self.account, &mut self.is_held_back);
             let may_ask = self.asking < ASKING_MAX;
             let (quota, mailbox) = (self.session.quota.as_deref(), &self.mailbox);
-            let (rate, turn) = (&self.session.rate, &mut self.turn);
+            let turn = &mut self.turn;
             *is_held_back = false;
-            let admits = |header: &RequestHeader| {
+            let admits = |header: &RequestHeader, arrived: Arrived| {
                 let fits = may_ask || header.command != Command::BlockStatus;
                 let counts = needs_cache(header);
-                let quota = quota.filter(|_| counts);
+                // A place is for a request that the cache can carry out now: a client that never
+                // sends the rest of a payload holds none.
+                let quota = quota.filter(|_| counts && arrived != Arrived::Header);
                 let takes = || quota.is_none_or(|quota| quota.take(mailbox));
-                // No memory is reserved for a request that waits for its turn.
-                let mut has_turn = || !counts || rate.admits(turn, carried(header), mailbox);
+                // No memory is reserved for a request that waits for its turn. One whose payload
+                // has arrived has both.
+                let is_new = arrived != Arrived::Payload;
+                let mut has_turn = || !is_new || !counts || turn.admits(carried(header));
                 let mut admits = fits && has_turn() && takes();
-                if admits && !account.take(memory_of(header)) {
+                if admits && is_new && !account.take(memory_of(header)) {
                     admits = false;
                     quota.inspect(|quota| quota.give_back());
                 }
-                if admits && counts {
+                if admits && counts && arrived != Arrived::Header {
                     turn.used();
                 }
                 *is_held_back = !admits;

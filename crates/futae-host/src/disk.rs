@@ -5,7 +5,7 @@ use crate::connection::ConnectionOptions;
 use crate::export::Entry;
 use crate::mailbox::Mailbox;
 use crate::quota::Quota;
-use crate::rate::{Rate, Turn};
+use crate::rate::Turn;
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::Tenant;
 use futae_vhost::{Device, Room, VhostError};
@@ -77,8 +77,7 @@ pub(crate) fn serve(
         Ok(Box::new(QueueRoom {
             account: Account::new(&budget, at, &mailbox),
             quota: quota.clone(),
-            rate: Arc::clone(&rate),
-            turn: Turn::default(),
+            turn: Turn::new(&rate, &mailbox),
             requests: 0,
             requests_max,
             mailbox,
@@ -96,7 +95,6 @@ pub(crate) fn serve(
 struct QueueRoom {
     account: Account,
     quota: Option<Arc<Quota>>,
-    rate: Arc<Rate>,
     turn: Turn,
     requests: usize,
     requests_max: usize,
@@ -105,8 +103,7 @@ struct QueueRoom {
 
 impl Room for QueueRoom {
     fn take(&mut self, bytes: u64) -> bool {
-        let may_try = self.requests < self.requests_max
-            && self.rate.admits(&mut self.turn, bytes, &self.mailbox);
+        let may_try = self.requests < self.requests_max && self.turn.admits(bytes);
         if !may_try || !self.account.take(bytes) {
             return false;
         }
@@ -132,7 +129,7 @@ impl Room for QueueRoom {
     }
 
     fn wait(&self) -> Option<Duration> {
-        self.rate.wait(&self.turn)
+        self.turn.wait()
     }
 
     fn rest(&mut self) {

@@ -34,10 +34,27 @@ pub(crate) enum Item {
     Ignored,
 }
 
+/// How much of a request has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// Its header, and it has a payload: it may be received.
+    Header,
+    /// Its payload, whose header was admitted: it may be carried out.
+    Payload,
+    /// All of it, without a payload: it may be carried out.
+    Whole,
+}
+
 struct Payload {
     header: RequestHeader,
     data: IoBuf,
     filled: usize,
+}
+
+impl Payload {
+    fn is_incomplete(&self) -> bool {
+        self.filled < self.data.len()
+    }
 }
 
 /// The receiving side of a connection in the transmission phase.
@@ -146,23 +163,23 @@ impl Intake {
             .map_or(0, |payload| payload.data.len() as u64)
     }
 
-    /// Whether a payload is being received.
+    /// Whether a part of a payload has not been received.
     pub(crate) fn is_in_payload(&self) -> bool {
-        self.payload.is_some()
+        self.payload.as_ref().is_some_and(Payload::is_incomplete)
     }
 
     /// The next request that has arrived in full. Calls `admits` before memory is reserved for a
-    /// request; a request that it refuses stays for a later call.
+    /// payload, and before a request is returned; a request that it refuses stays for a later call.
     pub(crate) fn next(
         &mut self,
         rules: &RequestRules,
-        admits: impl FnOnce(&RequestHeader) -> bool,
+        mut admits: impl FnMut(&RequestHeader, Arrived) -> bool,
     ) -> Result<Option<Item>, WireError> {
         let skipped = self.discard.min(self.end - self.start);
         self.discard -= skipped;
         self.start += skipped;
         if self.payload.is_some() {
-            return Ok(self.finish_payload());
+            return Ok(self.finish_payload(admits));
         }
         if self.discard > 0 {
             return Ok(None);
@@ -171,7 +188,12 @@ impl Intake {
             return Ok(None);
         };
         let checked = rules.check(&header);
-        if checked.is_ok() && !admits(&header) {
+        let arrived = if header.command.has_payload() {
+            Arrived::Header
+        } else {
+            Arrived::Whole
+        };
+        if checked.is_ok() && !admits(&header, arrived) {
             return Ok(None);
         }
         self.start += bytes;
@@ -183,7 +205,7 @@ impl Intake {
                     data,
                     filled: 0,
                 });
-                Ok(self.finish_payload())
+                Ok(self.finish_payload(admits))
             }
             Ok(()) => Ok(Some(Item::Request(header, None))),
             Err(Refusal::Reply {
@@ -202,8 +224,12 @@ impl Intake {
         }
     }
 
-    /// Moves buffered bytes into the payload; returns the request if that completes it.
-    fn finish_payload(&mut self) -> Option<Item> {
+    /// Moves buffered bytes into the payload; returns the request if that completes it and it is
+    /// admitted.
+    fn finish_payload(
+        &mut self,
+        mut admits: impl FnMut(&RequestHeader, Arrived) -> bool,
+    ) -> Option<Item> {
         let payload = self.payload.as_mut()?;
         let missing = &mut payload.data.as_mut_slice()[payload.filled..];
         let buffered = &self.buffer[self.start..self.end];
@@ -211,7 +237,7 @@ impl Intake {
         missing[..count].copy_from_slice(&buffered[..count]);
         payload.filled += count;
         self.start += count;
-        if payload.filled < payload.data.len() {
+        if payload.is_incomplete() || !admits(&payload.header, Arrived::Payload) {
             return None;
         }
         self.payload

@@ -143,25 +143,84 @@ struct Inner {
     requests: Duration,
     bytes: Duration,
     delays: Delays,
-    /// Connections that are to try again when the limits change.
-    waiting: Vec<Weak<Mailbox>>,
+    /// Connections whose turns have not come.
+    waiting: Vec<Waiting>,
     said: Option<Duration>,
 }
 
-/// The turn of a connection's next request, until the request is carried out.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turn(Option<Taken>);
+/// A connection that waits for its turn, which comes earlier if another gives up a turn before it.
+struct Waiting {
+    mailbox: Weak<Mailbox>,
+    taken: Taken,
+}
+
+/// The turn of a connection's next request, until the request is carried out. If it is not carried
+/// out, because the client leaves before that, the turn costs the export nothing.
+pub(crate) struct Turn {
+    rate: Arc<Rate>,
+    mailbox: Arc<Mailbox>,
+    taken: Option<Taken>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Taken {
-    at: Duration,
+    requests: Span,
+    bytes: Span,
     generation: u64,
 }
 
+/// The time for which a request uses up a rate.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    begin: Duration,
+    length: Duration,
+}
+
+impl Taken {
+    /// When the request may be carried out.
+    fn at(&self) -> Duration {
+        self.requests.begin.max(self.bytes.begin)
+    }
+}
+
 impl Turn {
+    /// Without a turn yet. The mailbox is rung when the turn comes earlier than [`Self::wait`] said.
+    pub(crate) fn new(rate: &Arc<Rate>, mailbox: &Arc<Mailbox>) -> Self {
+        Self {
+            rate: Arc::clone(rate),
+            mailbox: Arc::clone(mailbox),
+            taken: None,
+        }
+    }
+
+    /// Whether the next request of the connection, which carries or asks for this many bytes, may be
+    /// carried out. If not, [`Self::wait`] returns how long to wait.
+    pub(crate) fn admits(&mut self, bytes: u64) -> bool {
+        self.rate.admits(&mut self.taken, bytes, &self.mailbox)
+    }
+
+    /// How long a request that was not admitted has to wait; `None` if its turn has come.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        let wait = self.taken?.at().saturating_sub((self.rate.clock.0)());
+        (!wait.is_zero()).then_some(wait)
+    }
+
     /// The request is carried out: the next one takes a turn of its own.
     pub(crate) fn used(&mut self) {
-        self.0 = None;
+        self.taken = None;
+    }
+
+    /// The request will not be carried out: its turn is for those behind it.
+    pub(crate) fn give_up(&mut self) {
+        if let Some(taken) = self.taken.take() {
+            self.rate.give_back(taken, &self.mailbox);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 
@@ -205,40 +264,43 @@ impl Rate {
         (inner.requests, inner.bytes) = Default::default();
         self.is_open.store(limits.is_none(), Release);
         for waiting in inner.waiting.drain(..) {
-            if let Some(mailbox) = waiting.upgrade() {
+            if let Some(mailbox) = waiting.mailbox.upgrade() {
                 mailbox.ring();
             }
         }
         true
     }
 
-    /// Whether the next request of a connection, which carries or asks for this many bytes, may be
-    /// carried out. If not, [`Self::wait`] returns how long to wait; the mailbox is rung if the
-    /// limits change earlier.
-    pub(crate) fn admits(&self, turn: &mut Turn, bytes: u64, mailbox: &Arc<Mailbox>) -> bool {
+    fn admits(&self, turn: &mut Option<Taken>, bytes: u64, mailbox: &Arc<Mailbox>) -> bool {
         if self.is_open.load(Acquire) {
             return true;
         }
         let now = (self.clock.0)();
         let mut inner = self.lock();
-        if let Some(taken) = turn.0.filter(|taken| taken.generation == inner.generation) {
-            return taken.at <= now;
+        let is_valid = |taken: &Taken| taken.generation == inner.generation;
+        if turn.as_ref().is_some_and(is_valid) {
+            let Some(at) = inner.position(mailbox) else {
+                return true;
+            };
+            let taken = inner.waiting[at].taken;
+            *turn = Some(taken);
+            let has_come = taken.at() <= now;
+            if has_come {
+                inner.waiting.swap_remove(at);
+            }
+            return has_come;
         }
-        let at = inner.take(now, bytes);
-        turn.0 = Some(Taken {
-            at,
-            generation: inner.generation,
-        });
-        if at <= now {
+        let taken = inner.take(now, bytes);
+        *turn = Some(taken);
+        if taken.at() <= now {
             return true;
         }
         inner.delays.requests += 1;
-        inner.delays.time += at - now;
-        let is_known = |known: &Weak<Mailbox>| known.as_ptr() == Arc::as_ptr(mailbox);
-        if !inner.waiting.iter().any(is_known) {
-            inner.waiting.retain(|known| known.strong_count() > 0);
-            inner.waiting.push(Arc::downgrade(mailbox));
-        }
+        inner.delays.time += taken.at() - now;
+        inner.waiting.push(Waiting {
+            mailbox: Arc::downgrade(mailbox),
+            taken,
+        });
         let was_said = |said: Duration| now.saturating_sub(said) < SILENCE;
         if !inner.said.is_some_and(was_said) {
             inner.said = Some(now);
@@ -252,32 +314,103 @@ impl Rate {
         false
     }
 
-    /// How long a request that was not admitted has to wait; `None` if its turn has come.
-    pub(crate) fn wait(&self, turn: &Turn) -> Option<Duration> {
-        let wait = turn.0?.at.saturating_sub((self.clock.0)());
-        (!wait.is_zero()).then_some(wait)
+    /// Takes back a turn that was not used. The turns behind it come earlier.
+    fn give_back(&self, mut taken: Taken, mailbox: &Arc<Mailbox>) {
+        let now = (self.clock.0)();
+        let mut inner = self.lock();
+        if taken.generation != inner.generation {
+            return;
+        }
+        if let Some(at) = inner.position(mailbox) {
+            taken = inner.waiting.swap_remove(at).taken;
+            let waits_no_more = taken.at().saturating_sub(now);
+            inner.delays.time = inner.delays.time.saturating_sub(waits_no_more);
+        }
+        inner.close_gap(&taken, now);
     }
 }
 
 impl Inner {
-    /// Takes the next turn. Returns its instant.
-    fn take(&mut self, now: Duration, bytes: u64) -> Duration {
+    fn position(&self, mailbox: &Arc<Mailbox>) -> Option<usize> {
+        let is_it = |one: &Waiting| one.mailbox.as_ptr() == Arc::as_ptr(mailbox);
+        self.waiting.iter().position(is_it)
+    }
+
+    /// Takes the next turn.
+    fn take(&mut self, now: Duration, bytes: u64) -> Taken {
         let Self { limits, .. } = *self;
-        let requests = take(&mut self.requests, now, limits.iops, 1);
-        requests.max(take(&mut self.bytes, now, limits.bandwidth_bytes, bytes))
+        Taken {
+            requests: take(&mut self.requests, now, limits.iops, 1),
+            bytes: take(&mut self.bytes, now, limits.bandwidth_bytes, bytes),
+            generation: self.generation,
+        }
+    }
+
+    /// Moves everything behind the turn forward by its length.
+    fn close_gap(&mut self, gap: &Taken, now: Duration) {
+        let before = self.delays(now);
+        let waiting = &mut self.waiting;
+        close_gap(&mut self.requests, waiting, gap.requests, now, |taken| {
+            &mut taken.requests
+        });
+        close_gap(&mut self.bytes, waiting, gap.bytes, now, |taken| {
+            &mut taken.bytes
+        });
+        let shorter = before.saturating_sub(self.delays(now));
+        if shorter.is_zero() {
+            return;
+        }
+        self.delays.time = self.delays.time.saturating_sub(shorter);
+        for one in &self.waiting {
+            if let Some(mailbox) = one.mailbox.upgrade() {
+                mailbox.ring();
+            }
+        }
+    }
+
+    /// How long those who wait now have to wait from now on, all together.
+    fn delays(&self, now: Duration) -> Duration {
+        let waits = self.waiting.iter().map(|one| one.taken.at());
+        waits.map(|at| at.saturating_sub(now)).sum()
     }
 }
 
-fn take(paid: &mut Duration, now: Duration, limit: Option<u64>, count: u64) -> Duration {
+fn take(paid: &mut Duration, now: Duration, limit: Option<u64>, count: u64) -> Span {
     let Some(limit) = limit else {
-        return now;
+        return Span {
+            begin: now,
+            length: Duration::ZERO,
+        };
     };
-    let at = (*paid).max(now.saturating_sub(BURST));
+    let begin = (*paid).max(now.saturating_sub(BURST));
     let nanos = u128::from(count) * NANOS / u128::from(limit.max(1));
-    *paid = at.saturating_add(Duration::from_nanos(
-        u64::try_from(nanos).unwrap_or(u64::MAX),
-    ));
-    at
+    let length = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+    *paid = begin.saturating_add(length);
+    Span { begin, length }
+}
+
+/// Moves the turns behind a gap forward, and the instant until which the rate is used up. None of
+/// them gets more credit than an idle export has: a gap in the past would otherwise become a burst
+/// of its length.
+fn close_gap(
+    paid: &mut Duration,
+    waiting: &mut [Waiting],
+    gap: Span,
+    now: Duration,
+    of: impl Fn(&mut Taken) -> &mut Span,
+) {
+    let spans = waiting.iter_mut().map(|one| of(&mut one.taken));
+    let behind = spans.filter(|span| span.begin > gap.begin);
+    let first = behind.map(|span| span.begin).min().unwrap_or(*paid);
+    let earliest = now.saturating_sub(BURST);
+    let shift = gap.length.min(first.saturating_sub(earliest));
+    *paid = paid.saturating_sub(shift);
+    for one in waiting {
+        let span = of(&mut one.taken);
+        if span.begin > gap.begin {
+            span.begin -= shift;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -290,8 +423,7 @@ mod tests {
 
     struct Rig {
         milliseconds: Arc<AtomicU64>,
-        rate: Rate,
-        mailbox: Arc<Mailbox>,
+        rate: Arc<Rate>,
     }
 
     impl Rig {
@@ -307,9 +439,12 @@ mod tests {
             };
             Self {
                 milliseconds,
-                rate: Rate::new("a", limits, &clock),
-                mailbox: Arc::new(Mailbox::new().expect("an eventfd")),
+                rate: Arc::new(Rate::new("a", limits, &clock)),
             }
+        }
+
+        fn turn(&self) -> Turn {
+            Turn::new(&self.rate, &Arc::new(Mailbox::new().expect("an eventfd")))
         }
 
         fn pass(&self, milliseconds: u64) {
@@ -319,7 +454,7 @@ mod tests {
         /// The number of requests carried out now, for a connection with an endless supply.
         fn served(&self, turn: &mut Turn, bytes: u64) -> u64 {
             let mut served = 0;
-            while served < 1_000_000 && self.rate.admits(turn, bytes, &self.mailbox) {
+            while served < 1_000_000 && turn.admits(bytes) {
                 turn.used();
                 served += 1;
             }
@@ -335,7 +470,8 @@ mod tests {
             (Some(1000), Some(10 * MIB), MIB, 2, 10),
             (Some(20), Some(10 * MIB), 4096, 3, 20),
         ] {
-            let (rig, mut turn) = (Rig::new(iops, bandwidth), Turn::default());
+            let rig = Rig::new(iops, bandwidth);
+            let mut turn = rig.turn();
             assert_eq!(
                 rig.served(&mut turn, bytes),
                 burst,
@@ -357,20 +493,16 @@ mod tests {
     #[test]
     fn connections_take_turns_and_long_requests_are_paid_for_afterwards() {
         let rig = Rig::new(None, Some(MIB));
-        let (mut greedy, mut modest) = (Turn::default(), Turn::default());
-        let admits = |turn: &mut Turn, bytes| rig.rate.admits(turn, bytes, &rig.mailbox);
-        assert!(
-            admits(&mut greedy, 32 * MIB),
-            "longer than a second's worth"
-        );
+        let (mut greedy, mut modest) = (rig.turn(), rig.turn());
+        assert!(greedy.admits(32 * MIB), "longer than a second's worth");
         greedy.used();
-        assert!(!admits(&mut modest, 4096));
-        assert!(!admits(&mut greedy, 32 * MIB));
-        let wait = rig.rate.wait(&modest).expect("it waits");
+        assert!(!modest.admits(4096));
+        assert!(!greedy.admits(32 * MIB));
+        let wait = modest.wait().expect("it waits");
         assert_eq!(wait, Duration::from_millis(31_900));
         rig.pass(31_900);
-        assert!(admits(&mut modest, 4096), "it was there first");
-        assert!(!admits(&mut greedy, 32 * MIB));
+        assert!(modest.admits(4096), "it was there first");
+        assert!(!greedy.admits(32 * MIB));
         let report = rig.rate.report();
         assert_eq!(report.delayed_requests, 2);
         assert!(report.delayed_seconds > 60.0, "{report:?}");
@@ -378,9 +510,10 @@ mod tests {
 
     #[test]
     fn other_limits_hold_for_who_waits_already() {
-        let (rig, mut turn) = (Rig::new(Some(1), None), Turn::default());
+        let rig = Rig::new(Some(1), None);
+        let mut turn = rig.turn();
         while rig.served(&mut turn, 0) > 0 {}
-        assert!(rig.rate.wait(&turn).is_some());
+        assert!(turn.wait().is_some());
         let same = RateLimits {
             iops: Some(1),
             ..RateLimits::default()
@@ -395,5 +528,57 @@ mod tests {
         assert_eq!(rig.served(&mut turn, 0), 11);
         assert!(rig.rate.set(RateLimits::default()));
         assert_eq!(rig.served(&mut turn, 0), 1_000_000, "without end");
+    }
+
+    #[test]
+    fn a_turn_that_is_not_used_costs_nothing() {
+        let rig = Rig::new(None, Some(MIB));
+        for _ in 0..20 {
+            assert!(rig.turn().admits(32 * MIB), "the one before has left");
+        }
+        // Nor does it bring more than an idle export has.
+        rig.pass(3_600_000);
+        assert!(rig.turn().admits(32 * MIB));
+        let mut turn = rig.turn();
+        assert_eq!(rig.served(&mut turn, MIB / 10), 2);
+    }
+
+    #[test]
+    fn those_behind_a_turn_that_is_given_up_come_earlier() {
+        let rig = Rig::new(None, Some(MIB));
+        let (mut first, mut leaves, mut last) = (rig.turn(), rig.turn(), rig.turn());
+        assert!(first.admits(MIB));
+        first.used();
+        assert!(!leaves.admits(32 * MIB) && !last.admits(MIB) && !first.admits(MIB));
+        let wait = |turn: &Turn| turn.wait().expect("it waits").as_millis();
+        assert_eq!([&leaves, &last, &first].map(wait), [900, 32_900, 33_900]);
+        drop(leaves);
+        assert!(!last.admits(MIB) && !first.admits(MIB));
+        assert_eq!([&last, &first].map(wait), [900, 1900]);
+        let report = rig.rate.report();
+        assert_eq!((report.delayed_requests, report.delayed_seconds), (3, 2.8));
+        rig.pass(900);
+        assert!(last.admits(MIB) && !first.admits(MIB));
+        // A request whose turn has come does not wait for its client any longer, either.
+        drop(last);
+        assert!(first.admits(MIB));
+    }
+
+    #[test]
+    fn a_turn_given_up_late_makes_no_burst() {
+        let rig = Rig::new(None, Some(MIB));
+        let mut slow = rig.turn();
+        assert!(slow.admits(32 * MIB));
+        let mut waiting: Vec<_> = (0..10).map(|_| rig.turn()).collect();
+        for turn in &mut waiting {
+            assert!(!turn.admits(MIB));
+        }
+        rig.pass(31_000);
+        drop(slow);
+        let admitted = waiting.iter_mut().map(|turn| turn.admits(MIB));
+        assert_eq!(admitted.filter(|&it| it).count(), 1, "one a second");
+        rig.pass(900);
+        let admitted = waiting[1..].iter_mut().map(|turn| turn.admits(MIB));
+        assert_eq!(admitted.filter(|&it| it).count(), 1);
     }
 }

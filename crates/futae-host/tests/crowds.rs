@@ -3,15 +3,20 @@
 
 mod common;
 
-use common::{Client, Rig, eventually, pattern};
-use futae_host::ServerOptions;
-use futae_nbd::{ClientWish, client};
+use common::{Client, MemoryStore, Rig, engine, eventually, export, pattern};
+use futae_host::{Export, Listen, Server, ServerOptions};
+use futae_nbd::{ClientWish, Command as NbdCommand, RequestHeader, client};
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
 
 const SIZE: usize = 1 << 20;
+/// The longest request.
+const LONGEST: usize = 32 << 20;
 const SOCKET: &str = "FUTAE_CROWD_SOCKET";
 const SILENT: &str = "FUTAE_CROWD_SILENT";
 
@@ -97,8 +102,6 @@ fn a_flood_of_silent_connects_fails_no_newcomer() {
 
 #[test]
 fn an_export_has_no_more_connections_and_requests_than_its_quota() {
-    use common::{MemoryStore, engine, export};
-    use futae_host::{Listen, Server};
     let directory = tempfile::tempdir().expect("a directory");
     let cache = engine("lru", 16);
     let store = MemoryStore::new(pattern(1, SIZE));
@@ -131,5 +134,135 @@ fn an_export_has_no_more_connections_and_requests_than_its_quota() {
     for _ in 0..8 {
         assert_eq!(one.receive().error, None);
         assert_eq!(two.receive().error, None);
+    }
+}
+
+/// Sends the header of a WRITE and a part of its data.
+fn send_half(client: &mut Client, bytes: u32) {
+    let header = RequestHeader::new(NbdCommand::Write, 1, 0, bytes);
+    let half = [&header.encode()[..], &[5; 100]].concat();
+    client.send_raw(&half).expect("sent");
+}
+
+#[test]
+fn clients_that_leave_within_a_write_leave_their_places() {
+    for places_of_server in [false, true] {
+        let rig = FewPlaces::few(places_of_server);
+        for _ in 0..5 {
+            let mut leaves = rig.join("a");
+            send_half(&mut leaves, 4096);
+            drop(leaves);
+            eventually("it is gone", || rig.server.status().connections == 0);
+        }
+        let is_answered = rig.join("a").read(0, 4096).is_ok();
+        assert!(is_answered, "places of the server: {places_of_server}");
+    }
+}
+
+#[test]
+fn clients_that_never_finish_their_writes_keep_nobody_from_being_served() {
+    for places_of_server in [false, true] {
+        let rig = FewPlaces::few(places_of_server);
+        let buffered = || rig.server.status().buffer_bytes;
+        let mut idle: Vec<_> = (0..4).map(|_| rig.join("a")).collect();
+        let before = buffered();
+        for client in &mut idle {
+            send_half(client, 1 << 20);
+        }
+        // The data does not fit into what each connection has of its own.
+        eventually("the data of each is expected", || {
+            buffered() >= before + 4 * (768 << 10)
+        });
+        for export in ["a", "b"] {
+            let is_answered = rig.join(export).read(0, 4096).is_ok();
+            assert!(is_answered, "{export}, of the server: {places_of_server}");
+        }
+        for client in &mut idle {
+            client.send_raw(&[5; (1 << 20) - 100]).expect("sent");
+            assert_eq!(client.receive().error, None);
+        }
+    }
+}
+
+/// A write that has arrived waits for a place, and others for the memory that it holds: that is no fault of its client.
+#[test]
+fn a_write_that_waits_for_a_place_is_not_ended_as_stalled() {
+    let rig = FewPlaces::new(|options| {
+        options.requests_together = Some(1);
+        options.buffer_memory_bytes = futae_host::BUFFER_MEMORY_MIN;
+        options.stall_timeout = Duration::ZERO;
+    });
+    let (mut one, mut two, mut three) = (rig.join("a"), rig.join("a"), rig.join("b"));
+    rig.store.hold_reads(0..SIZE as u64);
+    one.send_read(0, 4096);
+    eventually("one is under way", || rig.store.held() == 1);
+    two.send_write(0, &vec![7; LONGEST]);
+    let status = || rig.server.status();
+    eventually("it waits for a place", || {
+        status().exports[0].rates.held_requests == 1
+    });
+    let header = RequestHeader::new(NbdCommand::Write, 1, 0, LONGEST as u32);
+    three.send_raw(&header.encode()).expect("sent");
+    eventually("another waits for memory", || status().buffer_waiters == 1);
+    // Connections look once a millisecond.
+    for _ in 0..20 {
+        drop(rig.join("b"));
+    }
+    rig.store.release();
+    for client in [&mut one, &mut two] {
+        assert_eq!(client.receive().error, None);
+    }
+    three.send_raw(&vec![8; LONGEST]).expect("sent");
+    assert_eq!(three.receive().error, None);
+    assert_eq!(status().stalled_connections, 0);
+}
+
+/// A server of `a` and `b`.
+struct FewPlaces {
+    server: Server,
+    /// The store of `a`.
+    store: Arc<MemoryStore>,
+    directory: TempDir,
+}
+
+impl FewPlaces {
+    fn new(adjust: impl FnOnce(&mut ServerOptions)) -> Self {
+        Self::with(adjust, None)
+    }
+
+    /// With four places for requests of each export, or of both together.
+    fn few(of_server: bool) -> Self {
+        if of_server {
+            Self::new(|options| options.requests_together = Some(4))
+        } else {
+            Self::with(|_| {}, Some(4))
+        }
+    }
+
+    fn with(adjust: impl FnOnce(&mut ServerOptions), requests_max: Option<usize>) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = engine("lru", 16);
+        let stores = [1, 2].map(|seed| MemoryStore::new(pattern(seed, LONGEST)));
+        let exports = ["a", "b"].iter().zip(&stores).map(|(name, store)| Export {
+            requests_max,
+            ..export(&cache, name, store)
+        });
+        let mut options = ServerOptions {
+            listen: vec![Listen::Unix(directory.path().to_owned())],
+            ..ServerOptions::default()
+        };
+        adjust(&mut options);
+        let server = Server::start(options, exports.collect()).expect("a server");
+        let [store, _] = stores;
+        Self {
+            server,
+            store,
+            directory,
+        }
+    }
+
+    fn join(&self, export: &str) -> Client {
+        let socket = self.directory.path().join("futae.sock");
+        Client::unix(&socket, export, &ClientWish::default())
     }
 }

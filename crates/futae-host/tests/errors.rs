@@ -137,7 +137,7 @@ fn flush_and_fua_reach_the_store() {
     assert_eq!(client.read(0, 4096).expect("read"), [0; 4096]);
     assert!(
         rig.store
-            .count(|e| matches!(e, StoreEvent::WriteZeroes(_, true)))
+            .count(|e| matches!(e, StoreEvent::WriteZeroes(_, true, _)))
             > 0
     );
 }

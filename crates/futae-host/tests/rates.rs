@@ -5,7 +5,7 @@ mod common;
 use common::{BLOCK, Client, MemoryStore, engine, export, pattern};
 use futae_engine::Store;
 use futae_host::{Clock, Export, Listen, RateLimits, RateReport, Server, ServerOptions};
-use futae_nbd::ClientWish;
+use futae_nbd::{ClientWish, Command, RequestHeader};
 use futae_policy::Class;
 use futae_testkit::manual_store::ManualStore;
 use futae_testkit::wait::eventually;
@@ -250,4 +250,42 @@ fn weights_divide_what_the_server_may_have_under_way() {
         assert_eq!(light.receive().error, None);
     }
     let _ = server.stop();
+}
+
+#[test]
+fn clients_that_leave_before_the_data_of_their_writes_cost_the_export_nothing() {
+    let rig = Rig::new(RateLimits {
+        bandwidth_bytes: Some(64 << 10),
+        ..RateLimits::default()
+    });
+    let mut stays = rig.client("slow");
+    let header = RequestHeader::new(Command::Write, 1, 0, 1 << 20);
+    let leave = |count: u64| {
+        for _ in 0..count {
+            let mut leaves = rig.client("slow");
+            let half = [&header.encode()[..], &[5; 4096]].concat();
+            leaves.send_raw(&half).expect("sent");
+            drop(leaves);
+            eventually("it is gone", || rig.server.status().connections == 1);
+        }
+    };
+    leave(20);
+    assert_eq!(
+        rig.report().delayed_requests,
+        0,
+        "each was admitted at once"
+    );
+    // The clock stands still.
+    assert!(stays.read(0, 4096).is_ok());
+
+    // Nor does one who waits behind such a client wait for what it leaves undone.
+    let mut leaves = rig.client("slow");
+    let buffered = || rig.server.status().buffer_bytes;
+    let before = buffered();
+    leaves.send_raw(&header.encode()).expect("sent");
+    eventually("its data is expected", || buffered() > before);
+    ask(&mut stays, 1, 512);
+    eventually("one waits behind it", || rig.report().delayed_requests == 1);
+    drop(leaves);
+    assert_eq!(stays.receive().error, None);
 }

@@ -93,6 +93,7 @@ impl LoneQueue {
             error: Arc::clone(&ring.error),
             control: Arc::clone(&control),
             room,
+            writes_through: false,
             traffic: Arc::clone(&traffic),
         });
         Ok(worker.map(|mut worker| {

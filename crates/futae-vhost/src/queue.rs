@@ -50,6 +50,8 @@ pub(crate) struct Start {
     pub(crate) error: Arc<Call>,
     pub(crate) control: Arc<Control>,
     pub(crate) room: Box<dyn Room>,
+    /// Whether a change is on stable storage before it is answered: the driver cannot flush.
+    pub(crate) writes_through: bool,
     pub(crate) traffic: Arc<Traffic>,
 }
 
@@ -114,6 +116,12 @@ impl Worker {
             Err(error) => return self.give_up(&error.to_string()),
         };
         self.start.queue.set_next_used(used);
+        // Without a record, the frontend has given the index that the used ring had when it connected. If requests of an
+        // earlier connection were answered since then, they are done, and every request before them, too.
+        let answered = used.wrapping_sub(self.start.queue.next_avail());
+        if (1..=self.start.queue.size()).contains(&answered) {
+            self.start.queue.set_next_avail(used);
+        }
         if let Some(inflight) = &mut self.start.inflight {
             let recovered = inflight.recover(used);
             self.again = recovered.heads.into();
@@ -292,6 +300,7 @@ impl Worker {
             return Ok(false);
         }
         (slot.status_at, slot.error, slot.is_hit) = (status_at, None, false);
+        slot.then_flush = false;
         (slot.asked, slot.taken) = (asked(action.as_ref()), self.now);
         if let Some(inflight) = &mut self.start.inflight {
             inflight.begin(head);
@@ -323,13 +332,16 @@ impl Worker {
             Action::Write { offset, length } => Operation::Write {
                 offset,
                 data: request::payload(memory, &chain.readable, length)?,
-                fua: false,
+                fua: self.start.writes_through,
             },
             Action::Flush => Operation::Flush,
             Action::Ranges { count, discards } => {
                 let device = &self.start.device;
                 let readable = &chain.readable;
-                let operations = request::ranges(memory, readable, device, count, discards)?;
+                let fua = self.start.writes_through;
+                let operations = request::ranges(memory, readable, device, (count, discards), fua)?;
+                // A discard cannot be told to be durable by itself.
+                self.slots[usize::from(head)].then_flush = fua && discards;
                 let count = operations.len() as u32;
                 for operation in operations {
                     self.submitter.add(head, operation);
@@ -410,6 +422,11 @@ impl Worker {
             slot.error.get_or_insert(status);
         }
         if slot.parts > 0 {
+            return Ok(());
+        }
+        if std::mem::take(&mut slot.then_flush) && slot.error.is_none() {
+            slot.parts = 1;
+            self.submitter.add(head, Operation::Flush);
             return Ok(());
         }
         self.in_flight -= 1;

@@ -142,13 +142,14 @@ pub(crate) fn payload(
     }
 }
 
-/// The operations of a discard or a write of zeroes, provided that all ranges are valid.
+/// The operations of a discard or a write of zeroes with this many ranges, provided that all of
+/// them are valid. Only writes of zeroes can be durable by themselves (`fua`).
 pub(crate) fn ranges(
     memory: &GuestMemoryMmap,
     readable: &[Segment],
     device: &Device,
-    count: u32,
-    discards: bool,
+    (count, discards): (u32, bool),
+    fua: bool,
 ) -> Result<Vec<Operation>, Status> {
     let mut bytes = vec![0; count as usize * RANGE_BYTES as usize];
     if !gather(memory, readable, HEADER_BYTES, &mut bytes) {
@@ -177,7 +178,7 @@ pub(crate) fn ranges(
             Operation::WriteZeroes {
                 offset,
                 length,
-                fua: false,
+                fua,
                 no_hole: !unmap,
             }
         });

@@ -22,6 +22,7 @@ use vhost::vhost_user::message::{
 use vhost::vhost_user::{
     BackendReqHandler, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut,
 };
+use virtio_bindings::virtio_blk::VIRTIO_BLK_F_FLUSH;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
 /// The largest number of memory regions that a frontend may add.
@@ -120,6 +121,8 @@ impl Session {
             return Ok(());
         }
         let has_event_index = self.features & (1 << VIRTIO_RING_F_EVENT_IDX) != 0;
+        // A driver that cannot flush takes every answered change for durable (virtio 1.2, 5.2.6.2).
+        let can_flush = self.features & (1 << VIRTIO_BLK_F_FLUSH) != 0;
         let queue = ring.queue(has_event_index).ok_or(Error::InvalidParam)?;
         let addresses = ring.addresses.ok_or(Error::InvalidParam)?;
         let kick = ring.kick.clone().ok_or(Error::InvalidParam)?;
@@ -142,6 +145,7 @@ impl Session {
             error: Arc::clone(&ring.error),
             control: Arc::clone(&control),
             room: (self.rooms)().map_err(Error::ReqHandlerError)?,
+            writes_through: !can_flush,
             traffic: Arc::clone(&self.traffic),
         });
         let worker = worker.ok_or(Error::InvalidParam)?;

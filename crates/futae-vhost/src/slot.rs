@@ -15,6 +15,8 @@ pub(crate) struct Slot {
     pub(crate) parts: u32,
     /// The first error of an operation.
     pub(crate) error: Option<Status>,
+    /// A flush comes after its operations, if they succeed.
+    pub(crate) then_flush: bool,
     /// The kind under which its latency is recorded.
     pub(crate) asked: Asked,
     /// When it was taken from the ring.
@@ -32,6 +34,7 @@ impl Slot {
             status_at: GuestAddress::default(),
             parts: 0,
             error: None,
+            then_flush: false,
             asked: Asked::Other,
             taken: now,
             held_bytes: 0,

@@ -21,8 +21,8 @@ pub enum StoreEvent {
     Flush,
     /// A trim of these bytes.
     Trim(Range<u64>),
-    /// Zeroes in these bytes, and whether they must not become a hole.
-    WriteZeroes(Range<u64>, bool),
+    /// Zeroes in these bytes, whether they must not become a hole, and whether they were to be stable.
+    WriteZeroes(Range<u64>, bool, bool),
 }
 
 #[derive(Default)]
@@ -125,7 +125,7 @@ impl MemoryStore {
         let is_unstable = |event: &&StoreEvent| {
             matches!(
                 event,
-                StoreEvent::Write(_, false) | StoreEvent::WriteZeroes(..)
+                StoreEvent::Write(_, false) | StoreEvent::WriteZeroes(_, _, false)
             )
         };
         self.with(|state| {
@@ -306,10 +306,11 @@ impl State {
                 offset,
                 length,
                 no_hole,
-                ..
+                fua,
             } => {
+                let range = offset..offset + length;
                 self.events
-                    .push(StoreEvent::WriteZeroes(offset..offset + length, no_hole));
+                    .push(StoreEvent::WriteZeroes(range, no_hole, fua));
                 self.change(offset..offset + length, |to| to.fill(0), !no_hole)
             }
         }

@@ -119,7 +119,7 @@ impl ConnectionLoop<'_, '_> {
     /// How long the next request has to wait for its turn, if it has to.
     fn turn_comes_in(&self) -> Option<Duration> {
         let waits = self.reading && self.is_held_back;
-        self.session.rate.wait(&self.turn).filter(|_| waits)
+        self.turn.wait().filter(|_| waits)
     }
 
     /// The longest sleep before the next periodic check.

@@ -311,3 +311,80 @@ fn a_queue_is_served_by_one_connection_at_a_time() {
     assert_eq!(rig.open.store.count(writes), 1, "it was done once");
     rig.finish(client);
 }
+
+/// A client without a record of its requests connects anew while the store still has a read of its earlier connection, and a
+/// later write is answered: neither is done again.
+#[test]
+fn no_request_is_answered_twice_to_a_client_without_a_record() {
+    let rig = Rig::new();
+    let mut client = rig.client(Wish {
+        inflight: false,
+        ..Wish::default()
+    });
+    rig.open.store.hold_reads(0..4096);
+    let queue = &mut client.queues[0];
+    queue.ask(0, IN, 0, &[], 4096);
+    queue.publish();
+    eventually("the store has the read", || rig.open.store.held() == 1);
+    queue.ask(1, OUT, 64, &[7; 4096], 0);
+    queue.publish();
+    assert_eq!(queue.answer().slot, 1);
+    client.reconnect_when_there();
+    eventually("both connections are there", || {
+        rig.server.status().connections == 2
+    });
+    rig.open.store.release();
+    let queue = &mut client.queues[0];
+    let read = queue.answer();
+    assert_eq!((read.slot, read.status), (0, DONE));
+    assert_eq!(read.data, stamped(0, 4096));
+    let next = queue.request(IN, 64, &[], 4096);
+    assert_eq!((next.status, next.data), (DONE, vec![7; 4096]));
+    assert_eq!(queue.answered(), 3);
+    let writes = |event: &StoreEvent| matches!(event, StoreEvent::Write(..));
+    assert_eq!(rig.open.store.count(writes), 1, "it was done once");
+    rig.finish(client);
+}
+
+/// A driver that did not agree on FLUSH has no other way to make its changes durable.
+#[test]
+fn what_a_driver_without_flush_changed_is_durable_once_it_is_answered() {
+    let rig = Rig::new();
+    let store = &rig.open.store;
+    let trims = |event: &StoreEvent| matches!(event, StoreEvent::Trim(_));
+    let mut client = rig.client(Wish {
+        flush: false,
+        ..Wish::default()
+    });
+    let queue = &mut client.queues[0];
+    assert_eq!(queue.request(OUT, 8, &[1; 4096], 0).status, DONE);
+    assert_eq!(store.unflushed(), 0, "a write");
+    let zeroes = range(16, 8, 0);
+    assert_eq!(queue.request(WRITE_ZEROES, 0, &zeroes, 0).status, DONE);
+    assert_eq!(store.unflushed(), 0, "zeroes");
+    let two = [range(64, 8, 0), range(96, 16, 0)].concat();
+    assert_eq!(queue.request(DISCARD, 0, &two, 0).status, DONE);
+    assert_eq!(store.count(trims), 2);
+    assert_eq!(store.events().last(), Some(&StoreEvent::Flush), "discards");
+    // Nothing was discarded, so nothing is to be made durable.
+    let events = store.events().len();
+    assert_eq!(queue.request(DISCARD, 0, &range(0, 0, 0), 0).status, DONE);
+    assert_eq!(store.events().len(), events);
+    store.fail(true);
+    assert_eq!(queue.request(DISCARD, 0, &two, 0).status, BAD);
+    store.fail(false);
+    assert_eq!(queue.request(IN, 8, &[], 4096).data, vec![1; 4096]);
+    rig.finish(client);
+
+    // One that agreed flushes when it wants to.
+    let rig = Rig::new();
+    let mut client = rig.client(Wish::default());
+    let queue = &mut client.queues[0];
+    assert_eq!(queue.request(OUT, 8, &[1; 4096], 0).status, DONE);
+    assert_eq!(rig.open.store.unflushed(), 1);
+    let discard = range(64, 8, 0);
+    assert_eq!(queue.request(DISCARD, 0, &discard, 0).status, DONE);
+    let flushes = |event: &StoreEvent| *event == StoreEvent::Flush;
+    assert_eq!(rig.open.store.count(flushes), 0);
+    rig.finish(client);
+}

@@ -33,6 +33,8 @@ const VERSION_1: u64 = 1 << 32;
 pub const EVENT_INDEX: u64 = 1 << 29;
 /// The disk takes no writes.
 pub const READ_ONLY: u64 = 1 << 5;
+/// The disk can be flushed.
+const FLUSH: u64 = 1 << 9;
 /// The device logs what it writes.
 const LOG_ALL: u64 = VhostUserVirtioFeatures::LOG_ALL.bits();
 /// Where the memory is for the frontend; the device translates.
@@ -52,6 +54,8 @@ pub struct Wish {
     pub event_index: bool,
     /// Requests under way are kept where the next server finds them.
     pub inflight: bool,
+    /// FLUSH, without which every change is to be durable once it is answered.
+    pub flush: bool,
 }
 
 impl Default for Wish {
@@ -61,6 +65,7 @@ impl Default for Wish {
             queue_size: 64,
             event_index: true,
             inflight: true,
+            flush: true,
         }
     }
 }
@@ -181,6 +186,9 @@ impl RingClient {
         let mut wanted = VERSION_1 | READ_ONLY | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
         if wish.event_index {
             wanted |= EVENT_INDEX;
+        }
+        if wish.flush {
+            wanted |= FLUSH;
         }
         self.features = offered & wanted;
         self.frontend.set_features(self.features).map_err(failed)?;
