@@ -28,6 +28,11 @@ impl FilePages {
         }
     }
 
+    /// Whether the kernel knows their file by this number.
+    pub(crate) fn are_of(&self, inode: u64) -> bool {
+        self.inode == inode
+    }
+
     /// The file does not have its volume any more. What is of its pages is unwanted.
     pub(crate) fn end(&self) {
         self.keeper.files_mut().remove(self.inode, self.volume);

@@ -104,6 +104,13 @@ impl CachedFiles {
     ) -> Result<Arc<Contents>, Errno> {
         let mut known = locked(&self.known);
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        // The kernel may know the file by another number than before. Its pages of then are not the file's any more.
+        let renumbered = |it: &Arc<Contents>| !it.is_open() && !it.has_pages_of(node.id);
+        let former = known.get(&node.key).filter(|it| renumbered(it)).cloned();
+        if let Some(former) = former {
+            known.remove(&node.key);
+            former.is_gone_now();
+        }
         let contents = match known.get(&node.key) {
             Some(contents) => Arc::clone(contents),
             None => {

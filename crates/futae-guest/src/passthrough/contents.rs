@@ -120,6 +120,11 @@ impl Contents {
         self.pages.as_ref().map(FilePages::are_true)
     }
 
+    /// Whether its pages in the kernel's page cache, if it has any, are those of the file with this number.
+    pub(super) fn has_pages_of(&self, inode: u64) -> bool {
+        self.pages.as_ref().is_none_or(|pages| pages.are_of(inode))
+    }
+
     /// The number of its volume was given up.
     pub(super) fn is_gone_now(&self) {
         self.users.fetch_or(GONE, Ordering::AcqRel);

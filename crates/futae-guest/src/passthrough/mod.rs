@@ -6,7 +6,7 @@
 //! | `direct.rs` | reads and writes, which may also come by a ring |
 //! | `names.rs`, `attributes.rs`, `directories.rs`, `data.rs` | the operations behind the requests |
 //! | `state.rs` | the state of a tree |
-//! | `node.rs` | the files that the kernel knows |
+//! | `node.rs`, `numbers.rs`, `way.rs` | the files that the kernel knows, their inode numbers, and how they are found again |
 //! | `cached.rs` | the files whose blocks the cache holds |
 //! | `contents.rs`, `lower.rs`, `seen.rs` | the data of a file: a volume of the engine, its store, and the detection of changes by other programs |
 //! | `priority.rs` | which files are protected |
@@ -30,11 +30,13 @@ mod lower;
 mod mount;
 mod names;
 mod node;
+mod numbers;
 mod place;
 mod priority;
 mod seen;
 mod stat;
 mod state;
+mod way;
 mod weight;
 
 pub use attributes::control_attribute;

@@ -39,7 +39,8 @@ impl Making {
     }
 }
 
-type Known = Result<(Arc<Node>, Stat), Errno>;
+/// A node that was looked up, and its attributes.
+pub(super) type Known = Result<(Arc<Node>, Stat), Errno>;
 
 impl Passthrough {
     pub(crate) fn lookup_node(&self, parent: u64, name: &OsStr) -> Known {
@@ -245,14 +246,15 @@ impl Passthrough {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::data::Access;
     use super::super::weight::FileTable;
     use super::*;
     use futae_engine::{Engine, EngineOptions, IoBuf, OnEviction, Operation};
     use std::os::unix::fs::PermissionsExt;
 
-    fn tree(source: &Path) -> Passthrough {
+    /// The tree of a directory, which is not mounted.
+    pub(crate) fn tree(source: &Path) -> Passthrough {
         let engine = Engine::new(&EngineOptions {
             block_bytes: 4096,
             capacity_blocks: 16,

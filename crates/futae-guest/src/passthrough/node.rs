@@ -4,7 +4,9 @@
 
 use super::contents::Contents;
 use super::errno::is_full;
+use super::numbers::Numbers;
 use super::place::Key;
+use super::stat::kind_of;
 use crate::lock::locked;
 use fuser::FileType;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
@@ -66,6 +68,15 @@ impl Node {
         locked(&self.names).clone()
     }
 
+    /// Its descriptor, if it has one, for use now.
+    pub(super) fn known_place(&self) -> Option<Arc<OwnedFd>> {
+        let place = locked(&self.place).clone();
+        if place.is_some() {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        place
+    }
+
     /// The node was found: passes the place to its contents, too.
     fn is_at(&self, place: &Arc<OwnedFd>) {
         *locked(&self.place) = Some(Arc::clone(place));
@@ -87,8 +98,7 @@ struct Table {
     nodes: HashMap<u64, (Arc<Node>, u64)>,
     /// The node of each known name.
     entries: HashMap<Name, u64>,
-    /// The devices below the root's, by number; the number is part of their files' numbers.
-    devices: Vec<u64>,
+    numbers: Numbers,
 }
 
 /// All nodes.
@@ -118,7 +128,7 @@ impl Nodes {
         let table = Table {
             nodes: HashMap::from([(ROOT, (Arc::clone(&root), 1))]),
             entries: HashMap::new(),
-            devices: vec![stat.st_dev],
+            numbers: Numbers::new(root.key),
         };
         Ok(Self {
             table: RwLock::new(table),
@@ -166,7 +176,7 @@ impl Nodes {
     /// The cache has dropped a file.
     pub(crate) fn forget_contents(&self, key: Key, dropped: &Arc<Contents>) {
         let node = self.read(|table| {
-            let node = table.nodes.get(&table.id_of(key)?);
+            let node = table.nodes.get(&table.numbers.known(key)?);
             node.map(|(node, _)| Arc::clone(node))
         });
         if let Some(node) = node {
@@ -181,27 +191,31 @@ impl Nodes {
 
     /// The descriptor of a node, for short use.
     pub(crate) fn place(&self, node: &Arc<Node>) -> Result<Arc<OwnedFd>, Errno> {
-        if let Some(place) = &*locked(&node.place) {
-            node.used.store(true, Ordering::Relaxed);
-            return Ok(Arc::clone(place));
+        match node.known_place() {
+            Some(place) => Ok(place),
+            None => self.find_again(node),
         }
-        for (parent, name) in node.names() {
-            let Ok(parent) = self.get(parent).and_then(|parent| self.place(&parent)) else {
-                continue;
-            };
-            let (place, stat) = match self.with_room(|| find(&parent, &name)) {
-                Ok(found) => found,
-                Err(errno) if is_full(errno) => return Err(errno),
-                Err(_) => continue,
-            };
-            if Key::of(&stat) == node.key {
-                let place = Arc::new(place);
-                node.is_at(&place);
-                self.note_opened(node);
-                return Ok(place);
-            }
+    }
+
+    /// Opens a node without a descriptor by a name in its parent; `None` if that name does not lead to it.
+    pub(super) fn open_again(
+        &self,
+        node: &Arc<Node>,
+        parent: &OwnedFd,
+        name: &OsStr,
+    ) -> Result<Option<Arc<OwnedFd>>, Errno> {
+        let (place, stat) = match self.with_room(|| find(parent, name)) {
+            Ok(found) => found,
+            Err(errno) if is_full(errno) => return Err(errno),
+            Err(_) => return Ok(None),
+        };
+        if Key::of(&stat) != node.key || kind_in(&stat) != node.kind {
+            return Ok(None);
         }
-        Err(Errno::STALE)
+        let place = Arc::new(place);
+        node.is_at(&place);
+        self.note_opened(node);
+        Ok(Some(place))
     }
 
     /// Looks up a name, which adds a reference of the kernel to the node.
@@ -239,7 +253,10 @@ impl Nodes {
             let keep = is_open
                 || oldest.used.swap(false, Ordering::Relaxed)
                 || locked(&oldest.names).is_empty();
-            let is_known = self.read(|table| table.nodes.contains_key(&oldest.id));
+            let is_known = self.read(|table| {
+                let known = table.nodes.get(&oldest.id);
+                known.is_some_and(|(node, _)| Arc::ptr_eq(node, &oldest))
+            });
             if keep && is_known {
                 opened.push_back(oldest);
             } else {
@@ -297,11 +314,8 @@ impl Nodes {
                 return None;
             }
             let (node, _) = table.nodes.remove(&id)?;
-            for name in node.names() {
-                if table.entries.get(&name) == Some(&id) {
-                    table.entries.remove(&name);
-                }
-            }
+            table.unname_all(&node);
+            table.numbers.forget(node.key);
             let place = locked(&node.place).take();
             Some((node, place))
         })
@@ -354,34 +368,21 @@ impl Nodes {
     /// The number of a lower file in the mount.
     pub(crate) fn id_of(&self, stat: &Stat) -> u64 {
         let key = Key::of(stat);
-        let known = self.read(|table| table.id_of(key));
-        known.unwrap_or_else(|| {
-            self.write(|table| {
-                table.devices.push(stat.st_dev);
-                table.id_of(key).unwrap_or(stat.st_ino)
-            })
+        let known = self.read(|table| table.numbers.known(key));
+        known.unwrap_or_else(|| self.write(|table| table.numbers.of(key)))
+    }
+
+    /// A number for a file that cannot be looked up. No node has it.
+    pub(crate) fn spare_number(&self) -> u64 {
+        self.write(|table| {
+            let nodes = &table.nodes;
+            table.numbers.spare(|id| nodes.contains_key(&id))
         })
     }
 }
 
 impl Table {
-    /// Inode numbers of the root's own device stay as they are; those of devices mounted below it
-    /// are distinguished by their upper bits.
-    fn id_of(&self, key: Key) -> Option<u64> {
-        let device = self.devices.iter().position(|&it| it == key.device)? as u64;
-        let root = &self.nodes.get(&ROOT)?.0;
-        Some(if root.key == key {
-            ROOT
-        } else {
-            let apart = key.inode ^ (device << 48);
-            if apart <= ROOT {
-                apart | 1 << 63
-            } else {
-                apart
-            }
-        })
-    }
-
+    /// The kernel looks up a file: adds a reference to its node. Returns whether the node has just got its descriptor, too.
     fn know(
         &mut self,
         place: OwnedFd,
@@ -389,22 +390,31 @@ impl Table {
         parent: u64,
         name: &OsStr,
     ) -> (Arc<Node>, bool) {
-        if !self.devices.contains(&stat.st_dev) {
-            self.devices.push(stat.st_dev);
+        let (key, kind) = (Key::of(stat), kind_in(stat));
+        let mut id = self.numbers.of(key);
+        if self.nodes.get(&id).is_some_and(|(node, _)| node.key != key) {
+            let nodes = &self.nodes;
+            id = self.numbers.choose(key, |id| nodes.contains_key(&id));
         }
-        let key = Key::of(stat);
-        let id = self.id_of(key).unwrap_or(stat.st_ino);
-        if let Some((node, known)) = self.nodes.get_mut(&id).filter(|(node, _)| node.key == key) {
+        let mut references = 1;
+        if let Some((node, known)) = self.nodes.get_mut(&id) {
             *known += 1;
+            let known = *known;
             let node = Arc::clone(node);
-            let was_given_up = locked(&node.place).is_none();
-            if was_given_up {
-                node.is_at(&Arc::new(place));
+            if node.kind == kind {
+                let was_given_up = locked(&node.place).is_none();
+                if was_given_up {
+                    node.is_at(&Arc::new(place));
+                }
+                self.name(id, parent, name);
+                return (node, was_given_up);
             }
-            self.name(id, parent, name);
-            return (node, was_given_up);
+            // Another program has removed the file that the kernel knows, and this one has its inode number. The kernel tells
+            // them apart by their kinds, and still forgets each of its references to the first one, by the same number.
+            references = known;
+            self.unname_all(&node);
+            node.give_up_place();
         }
-        let kind = super::stat::kind_of(rustix::fs::FileType::from_raw_mode(stat.st_mode));
         let node = Arc::new(Node {
             id,
             key,
@@ -415,7 +425,7 @@ impl Table {
             contents: RwLock::default(),
             had_contents: AtomicBool::new(false),
         });
-        self.nodes.insert(id, (Arc::clone(&node), 1));
+        self.nodes.insert(id, (Arc::clone(&node), references));
         self.name(id, parent, name);
         (node, true)
     }
@@ -445,6 +455,19 @@ impl Table {
             locked(&node.names).retain(|name| *name != entry);
         }
     }
+
+    /// None of its names leads to a node any more.
+    fn unname_all(&mut self, node: &Node) {
+        for name in node.names() {
+            if self.entries.get(&name) == Some(&node.id) {
+                self.entries.remove(&name);
+            }
+        }
+    }
+}
+
+fn kind_in(stat: &Stat) -> FileType {
+    kind_of(rustix::fs::FileType::from_raw_mode(stat.st_mode))
 }
 
 /// Opens what a name refers to, without following a symbolic link.
@@ -458,13 +481,27 @@ fn find(directory: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    fn nodes_of(directory: &Path) -> Nodes {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let root = rustix::fs::open(directory, flags, Mode::empty()).expect("opened");
+        Nodes::new(root, directory.to_owned(), 16).expect("a root")
+    }
+
+    /// Has all nodes give up their descriptors.
+    fn give_up_all(nodes: &Nodes) {
+        while nodes.counts().1 > 0 {
+            let mut answers = vec![Ok(()), Err(Errno::MFILE)];
+            let opened = nodes.with_room(|| answers.pop().expect("not a third time"));
+            assert_eq!(opened, Ok(()));
+        }
+    }
 
     #[test]
     fn without_descriptors_known_files_give_up_theirs_and_are_found_again() {
         let directory = tempfile::tempdir().expect("a directory");
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let root = rustix::fs::open(directory.path(), flags, Mode::empty()).expect("opened");
-        let nodes = Nodes::new(root, directory.path().to_owned(), 16).expect("a root");
+        let nodes = nodes_of(directory.path());
         let names = ["a", "b", "c"].map(OsStr::new);
         let known = names.map(|name| {
             std::fs::write(directory.path().join(name), "x").expect("written");
@@ -489,5 +526,141 @@ mod tests {
             (refused, asked, nodes.counts().1),
             (Err(Errno::ACCESS), 1, 3)
         );
+    }
+
+    /// Directories in each other, so many that a call for each exceeds the stack of the thread that looks for the last one.
+    #[test]
+    fn a_directory_deeper_than_the_stack_is_found_again() {
+        const DEPTH: usize = 3000;
+        const STACK_BYTES: usize = 128 << 10;
+        let directory = tempfile::tempdir().expect("a directory");
+        let (above, below, name) = ("above", "below", OsStr::new("d"));
+        let [above, below] = [above, below].map(|name| directory.path().join(name));
+        // From the deepest one up, so that no path is longer than may be.
+        std::fs::create_dir(&above).expect("made");
+        for _ in 0..DEPTH {
+            std::fs::create_dir(&below).expect("made");
+            std::fs::rename(&above, below.join(name)).expect("moved");
+            std::fs::rename(&below, &above).expect("moved");
+        }
+        let nodes = nodes_of(&above);
+        let mut deepest = Arc::clone(nodes.root());
+        for _ in 0..DEPTH {
+            deepest = nodes.lookup(deepest.id, name).expect("found").0;
+        }
+        give_up_all(&nodes);
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+            let found = thread.spawn_scoped(scope, || nodes.place(&deepest).map(drop));
+            let found = found.expect("a thread").join();
+            assert_eq!(found.expect("no panic"), Ok(()));
+        });
+        assert!(nodes.counts().1 < 64, "{:?}", nodes.counts());
+        // Removing the directory would need a descriptor for each.
+        while above.join(name).exists() {
+            std::fs::rename(above.join(name), &below).expect("moved");
+            std::fs::remove_dir(&above).expect("removed");
+            std::fs::rename(&below, &above).expect("moved");
+        }
+    }
+
+    /// Another program moves a directory out of its parent, and then the parent into it.
+    #[test]
+    fn stale_names_that_form_a_circle_are_not_followed_around() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |path: &str| directory.path().join(path);
+        std::fs::create_dir_all(at("a/b")).expect("made");
+        let nodes = nodes_of(directory.path());
+        let lookup = |parent, name| nodes.lookup(parent, OsStr::new(name)).expect("found").0;
+        let a = lookup(ROOT, "a");
+        let b = lookup(a.id, "b");
+        std::fs::rename(at("a/b"), at("c")).expect("moved");
+        std::fs::rename(at("a"), at("c/a")).expect("moved");
+        assert!(Arc::ptr_eq(&lookup(ROOT, "c"), &b));
+        assert!(Arc::ptr_eq(&lookup(b.id, "a"), &a));
+        for node in [&a, &b] {
+            give_up_all(&nodes);
+            nodes.place(node).expect("found again");
+        }
+        // No name leads to them any more.
+        give_up_all(&nodes);
+        std::fs::rename(at("c"), at("d")).expect("moved");
+        assert_eq!(nodes.place(&a).map(drop), Err(Errno::STALE));
+        assert_eq!(nodes.place(&b).map(drop), Err(Errno::STALE));
+        assert!(Arc::ptr_eq(&lookup(ROOT, "d"), &b));
+        give_up_all(&nodes);
+        nodes.place(&a).expect("found by the new name of the other");
+    }
+
+    /// What a lookup finds, with other attributes than the file has that was made for it.
+    fn look_up(nodes: &Nodes, name: &str, change: impl Fn(&mut Stat)) -> (Arc<Node>, Stat) {
+        let directory = nodes.place(nodes.root()).expect("the root");
+        let name = OsStr::new(name);
+        let (place, mut stat) = find(&directory, name).expect("found");
+        change(&mut stat);
+        let (node, is_new) = nodes.write(|table| table.know(place, &stat, ROOT, name));
+        if is_new {
+            nodes.note_opened(&node);
+        }
+        (node, stat)
+    }
+
+    #[test]
+    fn two_files_that_come_to_one_number_have_two() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for name in ["a", "b", "c"] {
+            std::fs::write(directory.path().join(name), name).expect("written");
+        }
+        let nodes = nodes_of(directory.path());
+        let own = nodes.root().key.device;
+        let (inode, devices) = (77, [own, own + 1, own + 2]);
+        // The lower file system uses the bits that tell devices apart.
+        let file = |name, device: usize| {
+            look_up(&nodes, name, move |stat| {
+                stat.st_dev = devices[device];
+                stat.st_ino = inode ^ ((device as u64) << 48);
+            })
+        };
+        let (a, stat_a) = file("a", 0);
+        let (b, stat_b) = file("b", 1);
+        let (c, stat_c) = file("c", 2);
+        assert_eq!(a.id, inode);
+        let all = [(&a, &stat_a), (&b, &stat_b), (&c, &stat_c)];
+        for (node, stat) in all {
+            assert_eq!(nodes.id_of(stat), node.id);
+            assert!(Arc::ptr_eq(&nodes.get(node.id).expect("known"), node));
+        }
+        assert_eq!(all.map(|(node, _)| node.id == inode), [true, false, false]);
+        assert_ne!(b.id, c.id);
+        // Each stays as long as it is known, and the number that is free goes to who comes next.
+        assert!(nodes.forget(a.id, 1).is_some());
+        assert!(Arc::ptr_eq(&file("b", 1).0, &b));
+        assert!(nodes.forget(c.id, 1).is_some());
+        assert_eq!(file("c", 2).0.id, inode);
+        assert_ne!(file("a", 0).0.id, inode);
+        assert!(nodes.forget(b.id, 2).is_some());
+    }
+
+    #[test]
+    fn a_file_of_another_kind_with_the_number_of_one_that_is_gone_is_another_node() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("name");
+        std::fs::create_dir(&path).expect("made");
+        let nodes = nodes_of(directory.path());
+        let (gone, first) = look_up(&nodes, "name", |_| ());
+        look_up(&nodes, "name", |_| ());
+        give_up_all(&nodes);
+        std::fs::remove_dir(&path).expect("removed");
+        std::fs::write(&path, "data").expect("written");
+        // As file systems give numbers again.
+        let (node, _) = look_up(&nodes, "name", |stat| stat.st_ino = first.st_ino);
+        assert_eq!((node.id, node.kind), (gone.id, FileType::RegularFile));
+        assert_eq!(node.names(), [(ROOT, Arc::from(OsStr::new("name")))]);
+        let named = nodes.named(ROOT, OsStr::new("name")).expect("named");
+        assert!(Arc::ptr_eq(&named, &node));
+        assert_eq!(nodes.place(&gone).map(drop), Err(Errno::STALE));
+        // The kernel forgets both, one after the other.
+        assert!(nodes.forget(node.id, 2).is_none());
+        assert!(nodes.forget(node.id, 1).is_some());
     }
 }

@@ -51,11 +51,20 @@ impl Seen {
         })
     }
 
-    /// Whether another program has changed the file since its last known state.
+    /// Whether another program has changed the file since its last known state. A user's write through the cache that is under
+    /// way explains other times, and a larger size; nothing explains a smaller one.
     pub(crate) fn is_changed(&self, place: &OwnedFd) -> Result<bool, Errno> {
         let last = locked(&self.last);
         let is_ours = self.writes_below.load(Ordering::Acquire) > 0;
-        let differs = !is_ours && stamp_of(place)? != last.stamp;
+        let goes_through = !self.writes_back && self.writes.load(Ordering::Acquire) > 0;
+        let differs = !is_ours && {
+            let now = stamp_of(place)?;
+            if goes_through {
+                now.size < last.stamp.size
+            } else {
+                now != last.stamp
+            }
+        };
         Ok(differs || self.is_foreign.load(Ordering::Acquire))
     }
 
@@ -198,6 +207,38 @@ mod tests {
 
     /// Enough that each of the two threads is interrupted in the middle of the other's work.
     const WRITE_BACKS: usize = 20_000;
+
+    #[test]
+    fn a_write_under_way_explains_other_times_but_not_a_smaller_size() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        let place = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).expect("opened");
+        let below = OpenOptions::new().write(true).open(&path);
+        let below = below.expect("opened for writing");
+        let seen = Seen::new(&place, false).expect("a stamp");
+        let is_changed = || seen.is_changed(&place).expect("attributes");
+        // As what a write changes.
+        let (mut time, mut writes) = (std::time::UNIX_EPOCH, 0);
+        let mut write = |offset| {
+            below.write_all_at(&[1], offset).expect("written");
+            writes += 1;
+            time += std::time::Duration::from_secs(writes);
+            below.set_modified(time).expect("set");
+        };
+        seen.begin_write();
+        write(0);
+        assert!(!is_changed(), "the write changed the time");
+        write(4096);
+        assert!(!is_changed(), "the write changed the size");
+        below.set_len(100).expect("cut");
+        assert!(is_changed(), "the write does not cut the file");
+        write(5000);
+        seen.end_write(Some(&place), true);
+        assert!(!is_changed());
+        write(0);
+        assert!(is_changed(), "no write is under way");
+    }
 
     #[test]
     fn the_time_of_a_write_back_is_never_shown() {

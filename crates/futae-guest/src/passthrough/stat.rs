@@ -72,6 +72,27 @@ pub(crate) fn attributes(stat: &Stat, inode: u64) -> FileAttr {
     }
 }
 
+/// A file of which only the kind is known; `inode` as for [`attributes`].
+pub(crate) fn without_attributes(inode: u64, kind: FileType) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(inode),
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind,
+        perm: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: GOOD_READ_BYTES,
+        flags: 0,
+    }
+}
+
 fn time(seconds: i64, nanos: u32) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let time = if seconds < 0 {

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use futae_engine::{Engine, EngineOptions, FileStore, OnEviction, Store};
-use futae_guest::{Mount, MountOptions, ShownFile, TransportChoice};
+use futae_guest::{Mount, MountOptions, ShownFile, TransportChoice, TreeMount, TreeOptions};
 use futae_policy::{Class, VolumeId};
 pub(crate) use futae_testkit::store::MemoryStore;
 use rustix::mount::UnmountFlags;
@@ -132,6 +132,29 @@ pub(crate) fn mount_image(
     let (engine, volume) = engine(Arc::new(store), capacity_blocks);
     let mount = Mount::start(&engine, &shown(volume), options).expect("mounted");
     (engine, mount)
+}
+
+/// Mounts a directory tree with a small cache.
+pub(crate) fn mount_tree(place: &Place, source: &Path) -> TreeMount {
+    let engine = Engine::new(&EngineOptions {
+        block_bytes: BLOCK,
+        capacity_blocks: 64,
+        policy: "sieve".parse().expect("a policy"),
+        seed: 1,
+        on_eviction: OnEviction::None,
+        decision_log: None,
+        write_back: None,
+    });
+    let options = TreeOptions {
+        source: source.to_owned(),
+        mountpoint: place.mountpoint(),
+        protect: Vec::new(),
+        recursive: false,
+        read_only: false,
+        threads: None,
+        transport: transport(),
+    };
+    TreeMount::start(engine.expect("an engine"), &options).expect("mounted")
 }
 
 /// A volume as the one file.

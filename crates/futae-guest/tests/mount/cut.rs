@@ -5,10 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use futae_engine::{Engine, EngineOptions, OnEviction};
-use futae_guest::{TreeMount, TreeOptions};
-
-use crate::common::{BLOCK, Place, has_fuse, transport};
+use crate::common::{BLOCK, Place, has_fuse, mount_tree};
 
 const BLOCKS: u64 = 64;
 const READERS: u64 = 4;
@@ -24,25 +21,7 @@ fn reads_of_a_file_that_is_cut_below_return_what_remains() {
     let place = Place::new();
     let source = place.folder.path().join("source");
     fs::create_dir(&source).expect("a directory");
-    let engine = Engine::new(&EngineOptions {
-        block_bytes: BLOCK,
-        capacity_blocks: 64,
-        policy: "sieve".parse().expect("a policy"),
-        seed: 1,
-        on_eviction: OnEviction::None,
-        decision_log: None,
-        write_back: None,
-    });
-    let options = TreeOptions {
-        source: source.clone(),
-        mountpoint: place.mountpoint(),
-        protect: Vec::new(),
-        recursive: false,
-        read_only: false,
-        threads: None,
-        transport: transport(),
-    };
-    let mount = TreeMount::start(engine.expect("an engine"), &options).expect("mounted");
+    let mount = mount_tree(&place, &source);
     let data: Arc<[u8]> = (0..BLOCKS * BLOCK).map(|at| (at / 8) as u8 | 1).collect();
     let cuts = [8 * BLOCK, 8 * BLOCK + 100, BLOCK, 0];
     for round in 0..ROUNDS {
