@@ -274,7 +274,7 @@ fn a_directory_that_replaces_a_protected_one_is_protected_and_the_log_tells() {
     let (ended, last) = tree.stop();
     let requests = of_class(&last, 1).0 / BLOCKS_PER_FILE;
     assert_eq!(requests, 4, "{}", ended.errors);
-    let log = ended.errors.to_string();
+    let log = ended.errors;
     let removed = format!("{hot}: this protected directory was removed");
     assert_eq!(log.matches(&removed).count(), 2, "{log}");
     let moved = format!("{hot}: this protected directory is {old} now");
