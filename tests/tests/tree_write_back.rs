@@ -1,7 +1,7 @@
 //! A mounted tree that writes back: nobody can tell, but by what is below before a file is closed or
 //! flushed.
 
-use futae_testkit::wait::later_file_time;
+use futae_testkit::wait::{eventually, later_file_time};
 use futae_tests::kernel_pages;
 use futae_tests::programs::{Database, exercise};
 use futae_tests::rings;
@@ -243,17 +243,21 @@ fn a_hole_that_was_written_over_is_none() {
 /// A tree on a file system that another file has filled, and a file that was all hole and has been written
 /// to: there is room for less than that. Also where it is below.
 fn without_room() -> (Tree, String, File) {
+    without_room_for(400 << 10, 900 << 10, &late())
+}
+
+fn without_room_for(length: usize, full: usize, words: &[&str]) -> (Tree, String, File) {
     let mut tree = Tree::new();
     let lower = text(&tree.source).to_owned();
     run("mount", &["-t", "tmpfs", "-o", "size=1m", "none", &lower]);
     let hole = File::create(tree.lower("file")).expect("made");
-    hole.set_len(400 << 10).expect("a hole");
-    fs::write(tree.lower("full"), vec![1; 900 << 10]).expect("written");
-    tree.mount(&late());
+    hole.set_len(length as u64).expect("a hole");
+    fs::write(tree.lower("full"), vec![1; full]).expect("written");
+    tree.mount(words);
     let file = tree.upper("file");
-    assert_eq!(read(&file).len(), 400 << 10);
+    assert_eq!(read(&file).len(), length);
     let opened = writable(&file);
-    opened.write_all_at(&vec![2; 400 << 10], 0).expect("kept");
+    opened.write_all_at(&vec![2; length], 0).expect("kept");
     (tree, lower, opened)
 }
 
@@ -282,6 +286,67 @@ fn a_full_disk_below_is_told_at_the_sync_and_at_the_close_and_nothing_is_lost() 
     futae_tests::stage::detach(Path::new(&lower));
     let said = "/file: syncing: No space left";
     assert!(ended.errors.contains(said), "{}", ended.errors);
+}
+
+/// The names of the files that the mount has open below, as the kernel says them: `(deleted)` follows those that have none.
+fn open_below(tree: &Tree) -> Vec<String> {
+    let open = fs::read_dir(format!("/proc/{}/fd", tree.process())).expect("a list");
+    let names = open.filter_map(|it| fs::read_link(it.ok()?.path()).ok());
+    let names = names.map(|path| path.to_string_lossy().into_owned());
+    names
+        .filter(|it| it.starts_with(text(&tree.lower("file"))))
+        .collect()
+}
+
+/// Descriptors of a file that is closed: where it is.
+const CLOSED: usize = 1;
+
+#[test]
+fn a_file_that_was_closed_without_room_is_below_and_closed_there_once_there_is_room() {
+    if !has_fuse() || !has_root() {
+        return;
+    }
+    let (mut tree, lower, opened) = without_room();
+    drop(opened);
+    let file = tree.upper("file");
+    // Closed again, it is not kept open once more.
+    drop(writable(&file));
+    let open = open_below(&tree);
+    assert!(open.len() > CLOSED, "{open:?}");
+    fs::remove_file(tree.lower("full")).expect("removed");
+    writable(&file).sync_all().expect("there is room again");
+    assert_eq!(read(&tree.lower("file")), vec![2; 400 << 10]);
+    eventually("it is closed", || open_below(&tree).len() <= CLOSED);
+    tree.stop();
+    futae_tests::stage::detach(Path::new(&lower));
+}
+
+#[test]
+fn a_file_is_closed_below_when_the_cache_has_been_able_to_write_it_by_itself() {
+    if !has_fuse() || !has_root() {
+        return;
+    }
+    let (mut tree, lower, opened) = without_room_for(40 << 10, 1000 << 10, &busy());
+    drop(opened);
+    fs::remove_file(tree.lower("full")).expect("removed");
+    eventually("it is closed", || open_below(&tree).len() <= CLOSED);
+    assert_eq!(read(&tree.lower("file")), vec![2; 40 << 10]);
+    tree.stop();
+    futae_tests::stage::detach(Path::new(&lower));
+}
+
+#[test]
+fn a_removed_file_that_could_not_be_written_does_not_keep_its_space() {
+    if !has_fuse() || !has_root() {
+        return;
+    }
+    let (mut tree, lower, opened) = without_room();
+    drop(opened);
+    fs::remove_file(tree.upper("file")).expect("removed");
+    eventually("it is closed", || open_below(&tree).is_empty());
+    let (_, last) = tree.stop();
+    futae_tests::stage::detach(Path::new(&lower));
+    assert_eq!(last["status"]["dirty_blocks"], 0, "{last}");
 }
 
 #[test]

@@ -7,11 +7,15 @@
 //! Hence the data of such a write is put into the kernel's pages before the write ends. What the kernel writes back of its range until then
 //! is left out: both happen at the same time, so either order is right.
 
+use crate::lock::locked;
+use crate::spare_threads::Aside;
 use fuser::{INodeNo, Notifier, WriteFlags};
 use futae_engine::{Done, IoBuf, IoError, IoErrorKind, Operation};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Who writes.
@@ -112,37 +116,68 @@ struct Written {
     then: Box<dyn FnOnce() + Send>,
 }
 
-/// Puts written data into the kernel's pages, on a thread of its own: the kernel may wait until a page has been read, which the
-/// threads that serve requests must answer meanwhile.
+/// Puts written data into the kernel's pages, on other threads: the kernel may wait until a page has been read, which the
+/// threads that serve requests must answer meanwhile. The order matters within a file only, and the store of one file may stall
+/// while others do not: each file has a queue of its own.
 #[derive(Default)]
-pub(crate) struct Teller(OnceLock<Sender<Written>>);
+pub(crate) struct Teller {
+    told: OnceLock<Told>,
+    /// The files with work, and what is to be done after that. A thread works on each.
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+type Waiting = HashMap<u64, VecDeque<Written>>;
+
+struct Told {
+    notifier: Notifier,
+    threads: Aside,
+}
 
 impl Teller {
-    /// Starts the thread, which ends with the teller.
+    /// Begins, until the teller is dropped.
     pub(crate) fn start(&self, notifier: Notifier) -> std::io::Result<()> {
-        let (sender, receiver) = channel::<Written>();
-        let work = move || {
-            for written in receiver {
-                put(&notifier, written.inode, written.range, written.read);
-                (written.then)();
-            }
-        };
-        std::thread::Builder::new()
-            .name("futae-pages".into())
-            .spawn(work)?;
-        let _ = self.0.set(sender);
+        let threads = Aside::start()?;
+        let _ = self.told.set(Told { notifier, threads });
         Ok(())
     }
 
     fn tell(&self, written: Written) {
-        let unsent = match self.0.get() {
-            Some(sender) => sender.send(written).err().map(|error| error.0),
-            None => Some(written),
+        let Some(Told { notifier, threads }) = self.told.get() else {
+            return (written.then)();
         };
-        if let Some(written) = unsent {
+        let notifier = notifier.clone();
+        let put = move |written: Written| {
+            put(&notifier, written.inode, written.range, written.read);
             (written.then)();
-        }
+        };
+        in_order_of_file(&self.waiting, threads, written, put);
     }
+}
+
+/// Has a thread do the work for a write after all that is to be done for the same file.
+fn in_order_of_file(
+    waiting: &Arc<Mutex<Waiting>>,
+    threads: &Aside,
+    written: Written,
+    work: impl Fn(Written) + Send + 'static,
+) {
+    let file = written.inode;
+    match locked(waiting).entry(file) {
+        Entry::Occupied(mut others) => return others.get_mut().push_back(written),
+        Entry::Vacant(none) => drop(none.insert_entry(VecDeque::new())),
+    }
+    let waiting = Arc::clone(waiting);
+    threads.queue(move || {
+        let mut next = Some(written);
+        while let Some(written) = next {
+            work(written);
+            let mut waiting = locked(&waiting);
+            next = waiting.get_mut(&file).and_then(VecDeque::pop_front);
+            if next.is_none() {
+                waiting.remove(&file);
+            }
+        }
+    });
 }
 
 /// Reads a range now, since of several writes to it the last that comes here may not be the last that was done, and puts it into
@@ -254,8 +289,11 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::{MappedPages, Passing, PastPages, Teller, Writer};
+    use super::{MappedPages, Passing, PastPages, Teller, Waiting, Writer, Written};
+    use super::{in_order_of_file, locked};
+    use crate::spare_threads::Aside;
     use futae_engine::{Done, IoBuf, IoError, IoErrorKind, Operation};
+    use futae_testkit::wait::{PATIENCE, eventually};
     use std::sync::mpsc::{Receiver, channel};
     use std::sync::{Arc, Mutex};
 
@@ -324,6 +362,36 @@ mod tests {
         drop(two);
         let (asked, _) = written(&pages, Writer::Pages, (15, b"h"), None);
         assert_eq!(list(&asked).len(), 1);
+    }
+
+    #[test]
+    fn a_file_whose_store_stalls_holds_up_only_itself() {
+        let threads = Aside::start().expect("a thread");
+        let waiting = Arc::new(Mutex::new(Waiting::new()));
+        let gate = Arc::new(Mutex::new(()));
+        let stalled = locked(&gate);
+        let (done, ends) = channel();
+        for (inode, at) in [(1, 0), (1, 1), (2, 2), (1, 3), (2, 4)] {
+            let done = done.clone();
+            let written = Written {
+                inode,
+                range: at..at + 1,
+                read: Box::new(|| Ok(IoBuf::new(0))),
+                then: Box::new(move || done.send((inode, at)).expect("kept")),
+            };
+            let gate = Arc::clone(&gate);
+            in_order_of_file(&waiting, &threads, written, move |written| {
+                if written.inode == 1 {
+                    drop(locked(&gate));
+                }
+                (written.then)();
+            });
+        }
+        let next = || ends.recv_timeout(PATIENCE).expect("it ends");
+        assert_eq!([next(), next()], [(2, 2), (2, 4)]);
+        drop(stalled);
+        assert_eq!([next(), next(), next()], [(1, 0), (1, 1), (1, 3)]);
+        eventually("nothing is kept", || locked(&waiting).is_empty());
     }
 
     #[test]

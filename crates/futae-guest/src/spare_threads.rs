@@ -2,9 +2,13 @@
 //! request may wait for the lower file system for as long as that stalls. If every thread of the
 //! session waited so, nobody would take the requests that the cache can answer. The last free
 //! thread therefore passes such a request to a spare thread, and takes the next request.
+//!
+//! The same threads do what the threads that complete requests must not do, since it may wait for
+//! other requests. One of them always stays, because there may be no further thread when it is needed.
 
 use crate::lock::locked;
 use std::collections::VecDeque;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -21,6 +25,8 @@ type Work = Box<dyn FnOnce() + Send>;
 pub(crate) struct SpareThreads {
     /// Number of the session's own threads.
     own: usize,
+    /// Number of spare threads that stay without work.
+    staying: usize,
     /// Number of own threads that serve a request which may wait.
     held: AtomicUsize,
     spare: Mutex<Spare>,
@@ -46,8 +52,13 @@ pub(crate) struct Held<'a>(&'a AtomicUsize);
 impl SpareThreads {
     /// For a session with this number of threads; none is started yet.
     pub(crate) fn new(own: usize) -> Arc<Self> {
+        Self::with(own, 0)
+    }
+
+    fn with(own: usize, staying: usize) -> Arc<Self> {
         Arc::new(Self {
             own,
+            staying,
             held: AtomicUsize::new(0),
             spare: Mutex::default(),
             news: Condvar::new(),
@@ -78,17 +89,37 @@ impl SpareThreads {
         spare.passed.push_back(work);
         spare.threads += 1;
         drop(spare);
-        let all = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("futae-spare".into());
-        if thread.spawn(move || all.work()).is_err() {
-            let mut spare = locked(&self.spare);
-            spare.threads -= 1;
+        if self.start_one().is_err() {
             // Another thread may have taken it.
-            let work = spare.passed.pop_back();
-            drop(spare);
+            let work = locked(&self.spare).passed.pop_back();
             if let Some(work) = work {
                 work();
             }
+        }
+    }
+
+    /// Starts a thread that was counted before.
+    fn start_one(self: &Arc<Self>) -> io::Result<()> {
+        let all = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("futae-spare".into());
+        let started = thread.spawn(move || all.work());
+        started.map(drop).inspect_err(|_| {
+            locked(&self.spare).threads -= 1;
+        })
+    }
+
+    /// Has a spare thread do the work, and never the caller. If there can be no further thread, one
+    /// that there is does it later.
+    fn queue(self: &Arc<Self>, work: Work) {
+        let mut spare = locked(&self.spare);
+        spare.passed.push_back(work);
+        if spare.passed.len() <= spare.idle {
+            self.news.notify_one();
+        } else if spare.threads < SPARE_MAX {
+            spare.threads += 1;
+            drop(spare);
+            // The thread that stays comes to it.
+            let _ = self.start_one();
         }
     }
 
@@ -110,7 +141,7 @@ impl SpareThreads {
             let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             spare = woken;
             spare.idle -= 1;
-            if timeout.timed_out() && spare.passed.is_empty() {
+            if timeout.timed_out() && spare.passed.is_empty() && spare.threads > self.staying {
                 break;
             }
         }
@@ -120,15 +151,46 @@ impl SpareThreads {
         }
     }
 
+    /// Lets the threads end once they have done their work.
+    fn stop(&self) {
+        locked(&self.spare).is_over = true;
+        self.news.notify_all();
+    }
+
     /// The session has ended: waits for the requests that were passed.
     pub(crate) fn end(&self) {
+        self.stop();
         let mut spare = locked(&self.spare);
-        spare.is_over = true;
-        self.news.notify_all();
         while spare.threads > 0 {
             let waited = self.empty.wait(spare);
             spare = waited.unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+/// Threads for work that the thread which finds it must not do. They do what is left when this is
+/// dropped, and end.
+pub(crate) struct Aside(Arc<SpareThreads>);
+
+impl Aside {
+    /// Starts the thread that stays.
+    pub(crate) fn start() -> io::Result<Self> {
+        let threads = SpareThreads::with(0, 1);
+        locked(&threads.spare).threads = 1;
+        threads.start_one()?;
+        Ok(Self(threads))
+    }
+
+    /// Has the work done on another thread, which may wait.
+    pub(crate) fn queue(&self, work: impl FnOnce() + Send + 'static) {
+        self.0.queue(Box::new(work));
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // One of these threads may be the one that drops it, so nothing waits for them.
+        self.0.stop();
     }
 }
 
@@ -183,5 +245,30 @@ mod tests {
         threads.end();
         let spare = locked(&threads.spare);
         assert_eq!((spare.threads, spare.passed.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_done_aside_is_never_done_by_the_caller() {
+        let aside = Aside::start().expect("a thread");
+        let gate = Arc::new(Mutex::new(()));
+        let stalled = locked(&gate);
+        let (done, ends) = channel();
+        let caller = std::thread::current().id();
+        // More than there can be threads: as when the process may have no more of them.
+        for _ in 0..=SPARE_MAX {
+            let (done, gate) = (done.clone(), Arc::clone(&gate));
+            aside.queue(move || {
+                drop(locked(&gate));
+                done.send(std::thread::current().id()).expect("kept");
+            });
+        }
+        assert!(ends.try_recv().is_err(), "all of it waits");
+        drop(stalled);
+        for _ in 0..=SPARE_MAX {
+            assert_ne!(ends.recv().expect("done"), caller);
+        }
+        let threads = Arc::clone(&aside.0);
+        drop(aside);
+        eventually("none is left", || locked(&threads.spare).threads == 0);
     }
 }

@@ -125,7 +125,10 @@ impl Passthrough {
             Some(used) => {
                 let contents = used.of();
                 contents.lower.found_again(&place);
-                contents.change_size(size, cut)
+                contents.change_size(size, cut)?;
+                // What was dirty may have been cut off.
+                self.finish_kept_open(contents);
+                Ok(())
             }
             None => cut(),
         }

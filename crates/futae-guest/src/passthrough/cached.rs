@@ -143,7 +143,7 @@ impl CachedFiles {
             }
         };
         contents.users.fetch_add(1, Ordering::AcqRel);
-        contents.is_forgotten.store(false, Ordering::Release);
+        contents.is_forgotten.store(false, Ordering::SeqCst);
         contents.last_used.store(now, Ordering::Relaxed);
         drop(known);
         contents.lower.found(Arc::clone(place), nodes.path_of(node));
@@ -200,7 +200,9 @@ impl CachedFiles {
     /// The kernel has forgotten a node. If the file has no name any more, its contents are dropped,
     /// too.
     pub(crate) fn forget(&self, node: &Node, place: Option<&Arc<OwnedFd>>) {
-        let Some(contents) = node.contents() else {
+        // A file that is kept open may have been forgotten and found again without being opened.
+        let known = || locked(&self.known).get(&node.key).cloned();
+        let Some(contents) = node.contents().or_else(known) else {
             // Its size may have been changed.
             if self.io.keeps_open(node.key.device, node.key.inode) && is_nameless(place) {
                 self.let_go(node.key);
@@ -220,24 +222,31 @@ impl CachedFiles {
 
     /// A file that the kernel has forgotten was closed for the last time.
     pub(crate) fn closed(&self, id: u64, contents: &Arc<Contents>) {
-        locked(&self.closing).remove(&id);
         let place = contents.lower.place().ok();
-        self.forget_contents(contents, place.as_ref());
+        if self.forget_contents(contents, place.as_ref()) {
+            locked(&self.closing).remove(&id);
+        }
     }
 
     /// The kernel has forgotten a file. Returns false if it is still open; closing it calls this
     /// again.
     fn forget_contents(&self, contents: &Arc<Contents>, place: Option<&Arc<OwnedFd>>) -> bool {
         let mut known = locked(&self.known);
-        contents.is_forgotten.store(true, Ordering::Release);
-        if contents.is_open() {
+        contents.is_forgotten.store(true, Ordering::SeqCst);
+        if contents.is_used() {
             return false;
         }
         let ours = known.get(&contents.key);
         if !ours.is_some_and(|ours| Arc::ptr_eq(ours, contents)) {
             return true;
         }
-        let is_nameless = is_nameless(place);
+        // Its node may have given up its place. That of an open file stays.
+        let own = contents.lower.place().ok();
+        let is_nameless = is_nameless(place.or(own.as_ref()));
+        if !is_nameless && contents.is_kept_open() {
+            // Its dirty data can still be written.
+            return false;
+        }
         if let Some(place) = place {
             contents.lower.lost(place);
         }
@@ -245,6 +254,7 @@ impl CachedFiles {
             known.remove(&contents.key);
             drop(known);
             contents.is_gone_now();
+            contents.end_kept_open();
             self.let_go(contents.key);
         }
         true

@@ -1,6 +1,7 @@
 //! The data of regular files. Each file is a growing volume of the one cache, kept while the cache
 //! has blocks of it and no other file needs its number.
 
+use super::data::Access;
 use super::errno::errno_of;
 use super::lower::LowerFile;
 use super::place::Key;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The bit of `users` that says that the volume was given up.
-const GONE: u32 = 1 << 31;
+pub(super) const GONE: u32 = 1 << 31;
 
 /// The data of one file.
 pub(crate) struct Contents {
@@ -241,11 +242,17 @@ impl Contents {
     }
 
     /// Closes a handle. Returns whether it was the last one of a file that the kernel has
-    /// forgotten.
-    pub(crate) fn close(&self, reads: bool, writes: bool) -> bool {
-        self.lower.close(reads, writes);
-        let was_last = self.users.fetch_sub(1, Ordering::AcqRel) & !GONE == 1;
-        was_last && self.is_forgotten.load(Ordering::Acquire)
+    /// forgotten, apart from one that is kept open.
+    pub(crate) fn close(&self, access: Access) -> bool {
+        self.lower.close(access.reads, access.writes);
+        // Either this sees that the file is forgotten, or who forgets it sees that it is closed.
+        self.users.fetch_sub(1, Ordering::SeqCst);
+        !self.is_used() && self.is_forgotten()
+    }
+
+    /// Whether the kernel has forgotten the file.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.is_forgotten.load(Ordering::SeqCst)
     }
 }
 
@@ -253,7 +260,7 @@ impl Contents {
 pub(crate) struct InUse(Arc<Contents>);
 
 impl InUse {
-    pub(crate) fn of(&self) -> &Contents {
+    pub(crate) fn of(&self) -> &Arc<Contents> {
         &self.0
     }
 }

@@ -38,8 +38,8 @@ const SEEK_HOLE: i32 = 4;
 /// The access for which a file is opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Access {
-    reads: bool,
-    writes: bool,
+    pub(super) reads: bool,
+    pub(super) writes: bool,
 }
 
 impl Access {
@@ -63,13 +63,13 @@ impl Access {
     }
 
     /// The access and the user of a handle.
-    fn of_handle(handle: FileHandle) -> (Self, u32) {
+    pub(super) fn of_handle(handle: FileHandle) -> (Self, u32) {
         let reads = handle.0 & READS != 0;
         let writes = handle.0 & WRITES != 0;
         (Self { reads, writes }, (handle.0 >> USER_SHIFT) as u32)
     }
 
-    fn descriptors(self) -> u64 {
+    pub(super) fn descriptors(self) -> u64 {
         let reads = if self.reads { READ_DESCRIPTORS } else { 0 };
         let writes = if self.writes { WRITE_DESCRIPTORS } else { 0 };
         PLACE_DESCRIPTORS + reads + writes
@@ -120,24 +120,6 @@ impl Passthrough {
             self.attributes_are_stale(node.id);
         }
         Ok(contents.pages_are_true())
-    }
-
-    pub(crate) fn close_file(&self, id: u64, handle: FileHandle) {
-        let known = self.nodes.get(id).ok().and_then(|node| node.contents());
-        let (access, user) = Access::of_handle(handle);
-        if let Some(contents) = known.or_else(|| self.files.closing(id)) {
-            // The closing caller got the error; mapped writes came later.
-            if access.writes
-                && let Err(errno) = contents.settle()
-            {
-                // It stays open, so that the cache can retry; its user remains charged.
-                return self.log.note("writing back", &contents.lower.path(), errno);
-            }
-            if contents.close(access.reads, access.writes) {
-                self.files.closed(id, &contents);
-            }
-        }
-        self.descriptors.give_back(user, access.descriptors());
     }
 
     /// A program closes a file that it may have written: writes its dirty data to the lower file.
@@ -195,11 +177,12 @@ impl Passthrough {
             contents.mapped.note_read();
         }
         let (tree, again) = (Arc::clone(self), Arc::clone(&contents));
+        let aside = Arc::clone(self);
         let before = contents.changes();
         let first: StoreDone = Box::new(move |result| match result {
             Err(error) if error.kind == IoErrorKind::Store => {
                 // Not on this thread, which may be the one that delivers the answers.
-                std::thread::spawn(move || {
+                aside.aside.queue(move || {
                     let is_changed = again.revalidate().unwrap_or(false);
                     if !is_changed && again.changes() == before {
                         return done(Err(tree.read_failed(id, &error)));
@@ -255,7 +238,7 @@ impl Passthrough {
         }
         let tree = Arc::clone(self);
         // Not on this thread, which may be the one that delivers the answers.
-        std::thread::spawn(move || {
+        self.aside.queue(move || {
             if let Err(errno) = contents.revalidate() {
                 tree.complain("looking for changes of", id, errno);
             }

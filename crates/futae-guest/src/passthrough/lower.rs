@@ -2,11 +2,14 @@
 //! writing.
 
 use super::errno::is_full;
+use super::kept_open::KeptOpen;
 use super::place::magic;
 use super::place::stat_of;
 use super::seen::Seen;
 use crate::lock::locked;
-use futae_engine::{FileIo, FileStore, IoError, IoErrorKind, Store, StoreDone, StoreOperation};
+use futae_engine::{
+    FileIo, FileStore, IoBuf, IoError, IoErrorKind, Store, StoreDone, StoreOperation,
+};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -31,6 +34,7 @@ pub(crate) struct LowerFile {
     /// Its path when it was last opened, for messages.
     path: Mutex<PathBuf>,
     opened: Mutex<Opened>,
+    pub(super) kept_open: Arc<KeptOpen>,
 }
 
 impl LowerFile {
@@ -41,6 +45,7 @@ impl LowerFile {
             place: Mutex::new(None),
             path: Mutex::default(),
             opened: Mutex::default(),
+            kept_open: Arc::default(),
         }
     }
 
@@ -213,10 +218,15 @@ impl Store for LowerFile {
         let done = match (&operation, self.place()) {
             (StoreOperation::Write { .. }, Ok(place)) => {
                 let seen = Arc::clone(&self.seen);
+                let kept_open = Arc::clone(&self.kept_open);
                 seen.begin_below(&place);
-                Box::new(move |result| {
+                Box::new(move |result: Result<IoBuf, IoError>| {
                     seen.end_below(&place);
+                    let is_written = result.is_ok();
                     done(result);
+                    if is_written && seen.writes_back() {
+                        kept_open.note_written();
+                    }
                 })
             }
             _ => done,

@@ -250,11 +250,18 @@ pub(super) mod tests {
     use super::super::data::Access;
     use super::super::weight::FileTable;
     use super::*;
-    use futae_engine::{Engine, EngineOptions, IoBuf, OnEviction, Operation};
+    use futae_engine::{Engine, EngineOptions, IoBuf, OnEviction, Operation, WriteBackOptions};
     use std::os::unix::fs::PermissionsExt;
 
     /// The tree of a directory, which is not mounted.
     pub(crate) fn tree(source: &Path) -> Passthrough {
+        tree_with(source, None)
+    }
+
+    pub(in crate::passthrough) fn tree_with(
+        source: &Path,
+        write_back: Option<WriteBackOptions>,
+    ) -> Passthrough {
         let engine = Engine::new(&EngineOptions {
             block_bytes: 4096,
             capacity_blocks: 16,
@@ -262,7 +269,7 @@ pub(super) mod tests {
             seed: 0,
             on_eviction: OnEviction::None,
             decision_log: None,
-            write_back: None,
+            write_back,
         });
         let root = rustix::fs::open(source, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
         let priority = super::super::priority::Priority::new(false);
@@ -346,7 +353,7 @@ pub(super) mod tests {
     fn beyond_its_share_the_table_drops_what_the_cache_knows_of_files() {
         const FILES: u64 = 512;
         let directory = tempfile::tempdir().expect("a directory");
-        let tree = tree(directory.path());
+        let tree = Arc::new(tree(directory.path()));
         let read_only = Access::of(0);
         let mut opened = Vec::new();
         for number in 0..FILES {

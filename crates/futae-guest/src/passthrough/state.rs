@@ -9,6 +9,7 @@ use super::weight::Weight;
 use crate::kept_by_kernel::KernelKeeper;
 use crate::mapped::Teller;
 use crate::negotiated::Negotiated;
+use crate::spare_threads::Aside;
 use fuser::{FileType, InitFlags, KernelConfig, Notifier};
 use futae_engine::Engine;
 use rustix::fs::{Stat, StatVfs};
@@ -52,6 +53,8 @@ pub(crate) struct Passthrough {
     pub(super) control: OnceLock<PathBuf>,
     pub(super) notifier: OnceLock<Notifier>,
     pub(super) teller: Arc<Teller>,
+    /// For what the threads that end requests find to be done.
+    pub(super) aside: Aside,
     pub(super) negotiated: OnceLock<Negotiated>,
 }
 
@@ -65,6 +68,8 @@ impl Passthrough {
         shares: Shares,
         priority: Priority,
     ) -> Result<Self, Errno> {
+        let aside =
+            Aside::start().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
         Ok(Self {
             nodes: Nodes::new(root, source, shares.known)?,
             files: CachedFiles::new(engine, keeper),
@@ -76,6 +81,7 @@ impl Passthrough {
             control: OnceLock::new(),
             notifier: OnceLock::new(),
             teller: Arc::default(),
+            aside,
             negotiated: OnceLock::new(),
         })
     }
