@@ -82,13 +82,18 @@ impl Sim {
         inside.is_calm = false;
     }
 
-    /// Asks on behalf of nobody, and ends everything until there is an answer.
-    fn settle(self: &Arc<Self>, engine: &Arc<Engine>, volume: usize) -> Result<(), String> {
+    /// Flushes on behalf of a client, or of nobody, and ends everything until there is an answer.
+    fn flush(
+        self: &Arc<Self>,
+        engine: &Arc<Engine>,
+        volume: usize,
+        client: ClientId,
+    ) -> Result<(), String> {
         let answer = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&answer);
         engine.submit(Request {
             volume: VolumeId(volume as u16),
-            client: ClientId::NOBODY,
+            client,
             sequence: 0,
             operation: Operation::Flush,
             done: Box::new(move |result| {
@@ -108,18 +113,27 @@ impl Sim {
         let volumes = self.lock().volumes.len();
         for number in 0..volumes {
             // One FLUSH may have to tell of a failure of before.
-            let first = self.settle(engine, number);
+            let settle = || self.flush(engine, number, ClientId::NOBODY);
+            let first = settle();
             if let Err(error) = &first
                 && !self.lock().config.is_faulty()
             {
                 return Err(format!("the last FLUSH over a good disk: {error}"));
             }
-            first.or_else(|_| self.settle(engine, number))?;
+            first.or_else(|_| settle())?;
             let owes_loss = self.lock().volumes[number].owes_loss;
-            let ended = engine.end_clean(VolumeId(number as u16));
-            let is_marked = self.lock().volumes[number].is_marked;
-            if ended.is_ok() && is_marked && !owes_loss {
-                return Err(format!("volume {number} is clean and has its unclean mark"));
+            let is_marked_at_end = || {
+                let ended = engine.end_clean(VolumeId(number as u16));
+                ended.is_ok() && self.lock().volumes[number].is_marked
+            };
+            if is_marked_at_end() && !owes_loss {
+                // The mark stays if a flush has failed that no client had asked for, until one learns of it.
+                let client = engine.join(VolumeId(number as u16));
+                let is_told = self.flush(engine, number, client).is_err();
+                let may_be_told = self.lock().config.is_faulty();
+                if !is_told || !may_be_told || is_marked_at_end() {
+                    return Err(format!("volume {number} is clean and has its unclean mark"));
+                }
             }
         }
         let engines = self.engines();

@@ -47,7 +47,7 @@ pub(super) fn of_feeds(status: &ServerStatus, refuses_pages: Option<&str>) {
         .map(|feed| feed.export.as_str())
         .collect();
     if let (Some(why), false) = (refuses_pages, feeds.is_empty()) {
-        warn!(
+        info!(
             "no evicted page that the agents of {} send with its data enters the cache: {why}",
             feeds.join(", ")
         );

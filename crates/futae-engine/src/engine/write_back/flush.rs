@@ -24,8 +24,8 @@ impl State {
             stamp: dirt.stamp(),
             left: dirt.len(),
             error: match kind {
-                // A client has yet to learn of it.
-                FlushKind::Own => dirt.error.clone(),
+                // What could not be written then is dirty or has been written since. A client has yet to learn of it.
+                FlushKind::Own => None,
                 FlushKind::OfClient | FlushKind::Settle => dirt.error.take(),
             },
             kind,
