@@ -205,8 +205,13 @@ fn a_tree_of_many_files() {
     });
     let processes = group.read("cgroup.procs");
     let descriptors = format!("/proc/{}/fd", processes.lines().next().expect("the mount"));
-    let held = fs::read_dir(descriptors).expect("a list").count() as u64;
-    assert!(held < KNOWN + 100, "{held} descriptors for {FILES} files");
+    // Those that drop pages of what was written are there for a moment longer: of 4,905, 952 right after such a run, and none
+    // four seconds later. A run that counted at once once had 2,383 of known files and was below the bound with these.
+    let few = within(PATIENCE, || {
+        let held = fs::read_dir(&descriptors).expect("a list").count() as u64;
+        (held < KNOWN + 100).then_some(()).ok_or(held)
+    });
+    assert_eq!(few, Ok(()), "descriptors for {FILES} files");
     let (_, last) = tree.stop();
     group.assert_within(&last["status"]["resident_blocks"].to_string());
 }

@@ -304,41 +304,6 @@ fn what_only_a_request_has_caused_is_its_errno_and_no_failure() {
 }
 
 #[test]
-fn a_user_does_not_allocate_what_is_reserved_for_root() {
-    if !has_fuse() || !has_root() || !["setpriv", "fallocate"].into_iter().all(has) {
-        return;
-    }
-    let mut tree = Tree::new();
-    if on_small_ext4(&tree).is_none() {
-        return;
-    }
-    for path in [tree.beside("."), tree.source.clone()] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
-    }
-    fs::write(tree.lower("file"), "").expect("a file");
-    chown(tree.lower("file"), Some(NOBODY), Some(NOBODY)).expect("given away");
-    tree.mount(&["--cache", "1MiB"]);
-    let space = rustix::fs::statvfs(&tree.source).expect("its space");
-    let bytes = (space.f_bfree + space.f_bavail) / 2 * space.f_frsize;
-    let allocate = |bytes: u64| {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-        command.args([
-            "fallocate",
-            "-l",
-            &bytes.to_string(),
-            text(&tree.upper("file")),
-        ]);
-        command.env("LC_ALL", "C").output().expect("it starts")
-    };
-    let refused = allocate(bytes);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("No space left on device"), "{said}");
-    assert!(allocate(1 << 20).status.success());
-    tree.stop();
-}
-
-#[test]
 fn a_lower_directory_that_is_unmounted_stays_where_it_is() {
     if !has_fuse() || !has_root() {
         return;

@@ -25,6 +25,8 @@ mod session;
 mod spare_threads;
 mod split_reads;
 mod under_way;
+#[cfg(test)]
+mod until;
 mod volume_data;
 mod volume_directory;
 

@@ -292,8 +292,8 @@ mod tests {
     use super::{MappedPages, Passing, PastPages, Teller, Waiting, Writer, Written};
     use super::{in_order_of_file, locked};
     use crate::spare_threads::Aside;
+    use crate::until::{PATIENCE, until};
     use futae_engine::{Done, IoBuf, IoError, IoErrorKind, Operation};
-    use futae_testkit::wait::{PATIENCE, eventually};
     use std::sync::mpsc::{Receiver, channel};
     use std::sync::{Arc, Mutex};
 
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!([next(), next()], [(2, 2), (2, 4)]);
         drop(stalled);
         assert_eq!([next(), next(), next()], [(1, 0), (1, 1), (1, 3)]);
-        eventually("nothing is kept", || locked(&waiting).is_empty());
+        until("nothing is kept", || locked(&waiting).is_empty());
     }
 
     #[test]

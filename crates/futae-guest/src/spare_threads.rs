@@ -203,7 +203,7 @@ impl Drop for Held<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_testkit::wait::eventually;
+    use crate::until::until;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
         }));
         assert_eq!(is_done.try_recv(), Ok(caller));
         drop(stalled);
-        eventually("one has nothing to do", || locked(&threads.spare).idle > 0);
+        until("one has nothing to do", || locked(&threads.spare).idle > 0);
         threads.pass(Box::new(|| {}));
         threads.end();
         let spare = locked(&threads.spare);
@@ -269,6 +269,6 @@ mod tests {
         }
         let threads = Arc::clone(&aside.0);
         drop(aside);
-        eventually("none is left", || locked(&threads.spare).threads == 0);
+        until("none is left", || locked(&threads.spare).threads == 0);
     }
 }

@@ -5,7 +5,7 @@ use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use rustix::fs::{FileType, Stat};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// While this value lives, this thread creates files, and allocates their blocks, as another user. The kernel has already
+/// While this value lives, this thread creates files as another user. The kernel has already
 /// checked that user's permission against the mode, so this thread keeps the capability to write
 /// any directory.
 pub(crate) struct Caller {
@@ -63,11 +63,6 @@ impl Asker {
             group,
             process,
         }
-    }
-
-    /// Lets this thread act as the user and group of the process.
-    pub(crate) fn become_one(self) -> Caller {
-        Caller::become_one(self.user, self.group)
     }
 
     pub(crate) fn owns(self, stat: &Stat) -> bool {

@@ -1,7 +1,7 @@
 //! The data of regular files. Each file is a growing volume of the one cache, kept while the cache
 //! has blocks of it and no other file needs its number.
 
-use super::data::Access;
+use super::access::Access;
 use super::errno::errno_of;
 use super::lower::LowerFile;
 use super::place::Key;

@@ -1,5 +1,6 @@
 //! Operations on the data of regular files.
 
+use super::access::Access;
 use super::caller::Asker;
 use super::contents::Contents;
 use super::descriptors::Charge;
@@ -21,60 +22,9 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// The access rights in a handle's number.
-const READS: u64 = 1;
-const WRITES: u64 = 2;
-/// The bits above: the user who opened it, which the kernel does not repeat on release.
-const USER_SHIFT: u32 = 32;
-/// Descriptors per handle: the place of the file; for reading, a direct and a buffered one; for
-/// writing, these and the one that drops pages from the page cache.
-const PLACE_DESCRIPTORS: u64 = 1;
-const READ_DESCRIPTORS: u64 = 2;
-const WRITE_DESCRIPTORS: u64 = 3;
 /// `lseek` origins, from `linux/fs.h`.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
-
-/// The access for which a file is opened.
-#[derive(Clone, Copy)]
-pub(crate) struct Access {
-    pub(super) reads: bool,
-    pub(super) writes: bool,
-}
-
-impl Access {
-    pub(crate) fn of(flags: i32) -> Self {
-        let mode = OFlags::from_bits_retain(flags as u32) & OFlags::RWMODE;
-        Self {
-            reads: mode != OFlags::WRONLY,
-            writes: mode != OFlags::RDONLY,
-        }
-    }
-
-    pub(crate) fn writes(self) -> bool {
-        self.writes
-    }
-
-    /// The handle of a file opened with this access by a user.
-    pub(crate) fn handle(self, user: u32) -> FileHandle {
-        let reads = if self.reads { READS } else { 0 };
-        let writes = if self.writes { WRITES } else { 0 };
-        FileHandle(reads | writes | u64::from(user) << USER_SHIFT)
-    }
-
-    /// The access and the user of a handle.
-    pub(super) fn of_handle(handle: FileHandle) -> (Self, u32) {
-        let reads = handle.0 & READS != 0;
-        let writes = handle.0 & WRITES != 0;
-        (Self { reads, writes }, (handle.0 >> USER_SHIFT) as u32)
-    }
-
-    pub(super) fn descriptors(self) -> u64 {
-        let reads = if self.reads { READ_DESCRIPTORS } else { 0 };
-        let writes = if self.writes { WRITE_DESCRIPTORS } else { 0 };
-        PLACE_DESCRIPTORS + reads + writes
-    }
-}
 
 impl Passthrough {
     /// Charges a user for opening a file; `None` if the user has too many open.
@@ -130,7 +80,9 @@ impl Passthrough {
         done: impl FnOnce(Result<(), Errno>) + Send + 'static,
     ) {
         let contents = self.contents(id).ok();
-        match contents.filter(|contents| handle.0 & WRITES != 0 && contents.is_dirty()) {
+        match contents
+            .filter(|contents| Access::of_handle(handle).0.writes() && contents.is_dirty())
+        {
             None => done(Ok(())),
             Some(contents) => {
                 let told = self.told("writing back", id, done);
@@ -339,18 +291,16 @@ impl Passthrough {
     pub(crate) fn allocate(
         &self,
         id: u64,
-        (offset, length): (u64, u64),
+        offset: u64,
+        length: u64,
         mode: i32,
-        asker: Asker,
     ) -> Result<(), Errno> {
         let contents = self.contents(id)?;
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
         let writer = contents.lower.writer()?;
         let work = || {
-            let caller = asker.become_one();
             rustix::fs::fallocate(writer.file(), mode, offset, length)?;
-            drop(caller);
             if let Ok(file) = writer.file().try_clone() {
                 self.files.sweep(file, offset..end);
             }

@@ -192,7 +192,7 @@ fn each_entry(
 #[cfg(test)]
 mod tests {
     use super::super::names::tests::tree;
-    use super::super::node::ROOT;
+    use super::super::numbers::ROOT;
     use super::*;
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     use std::fs;

@@ -1,8 +1,8 @@
 //! The tree as the kernel asks for it: requests in, answers out.
 
+use super::access::Access;
 use super::attributes::Wanted;
 use super::caller::Asker;
-use super::data::Access;
 use super::errno::fuse;
 use super::front::{Front, answer_xattr, making, opened, settle};
 use super::stat::attributes;
@@ -475,8 +475,7 @@ impl Filesystem for Front {
         let asker = Asker::of(request);
         self.serve(move |front| {
             let done = front.tree.drop_set_id(inode.0, asker);
-            let done =
-                done.and_then(|()| front.tree.allocate(inode.0, (offset, length), mode, asker));
+            let done = done.and_then(|()| front.tree.allocate(inode.0, offset, length, mode));
             front.empty("allocating", inode, done, reply);
         });
     }

@@ -1,6 +1,6 @@
 //! The common parts of the kernel's requests: how they are answered.
 
-use super::data::Access;
+use super::access::Access;
 use super::errno::fuse;
 use super::names::Making;
 use super::node::Node;

@@ -1,8 +1,8 @@
 //! Closing files. A handle stays open after its program has closed it while the dirty data of its
 //! file cannot be written to the lower file: the cache retries, and needs the file for that.
 
+use super::access::Access;
 use super::contents::{Contents, GONE};
-use super::data::Access;
 use super::state::Passthrough;
 use crate::lock::locked;
 use fuser::FileHandle;
@@ -245,7 +245,7 @@ mod tests {
             contents.lower.found_again(&place);
             // As the cache does by itself: another write, and nobody waits for it.
             contents.submit(Operation::Settle, Box::new(drop));
-            futae_testkit::wait::eventually("it is closed", || is_ended(&tree, id, &contents));
+            crate::until::until("it is closed", || is_ended(&tree, id, &contents));
             let below = std::fs::read(directory.path().join(NAME)).expect("below");
             assert_eq!(below, [[2; 4096], [1; 4096]].concat());
         }

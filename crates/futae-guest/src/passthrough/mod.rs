@@ -5,6 +5,7 @@
 //! | `filesystem.rs`, `front.rs` | requests of the kernel, and their answers |
 //! | `direct.rs` | reads and writes, which may also come by a ring |
 //! | `names.rs`, `attributes.rs`, `directories.rs`, `data.rs` | the operations behind the requests |
+//! | `access.rs` | for what a file is opened |
 //! | `state.rs` | the state of a tree |
 //! | `node.rs`, `numbers.rs`, `way.rs` | the files that the kernel knows, their inode numbers, and how they are found again |
 //! | `cached.rs` | the files whose blocks the cache holds |
@@ -15,6 +16,7 @@
 //! | `place.rs`, `errno.rs`, `lock.rs` | descriptors of files, translation of errors, locks |
 //! | `weight.rs` | the memory that these tables take from the cache |
 
+mod access;
 mod attributes;
 mod cached;
 mod caller;

@@ -247,7 +247,7 @@ impl Passthrough {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::data::Access;
+    use super::super::access::Access;
     use super::super::weight::FileTable;
     use super::*;
     use futae_engine::{Engine, EngineOptions, IoBuf, OnEviction, Operation, WriteBackOptions};

@@ -4,7 +4,7 @@
 
 use super::contents::Contents;
 use super::errno::is_full;
-use super::numbers::Numbers;
+use super::numbers::{Numbers, ROOT};
 use super::place::Key;
 use super::stat::kind_of;
 use crate::lock::locked;
@@ -17,9 +17,6 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-
-/// The number of the tree's root, by the FUSE protocol.
-pub(crate) const ROOT: u64 = 1;
 
 /// The number of descriptors examined for release when one is opened.
 const LOOKED_AT_MAX: usize = 64;

@@ -4,10 +4,11 @@
 //! their upper bits. Two files can still come to the same number if the lower file system uses these bits itself. Then the file
 //! that comes second gets a number of its own, for as long as the kernel knows it.
 
-use super::node::ROOT;
 use super::place::Key;
 use std::collections::HashMap;
 
+/// The number of the tree's root, by the FUSE protocol.
+pub(crate) const ROOT: u64 = 1;
 /// The number of the device is mixed into the bits from here on.
 const DEVICE_SHIFT: u32 = 48;
 /// Where the numbers begin that are chosen for files whose own one is taken.

@@ -3,7 +3,8 @@
 use super::cached::CachedFiles;
 use super::descriptors::{Descriptors, Shares};
 use super::log::Log;
-use super::node::{Node, Nodes, ROOT};
+use super::node::{Node, Nodes};
+use super::numbers::ROOT;
 use super::priority::{Change, Priority};
 use super::weight::Weight;
 use crate::kept_by_kernel::KernelKeeper;
