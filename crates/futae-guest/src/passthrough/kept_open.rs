@@ -3,83 +3,17 @@
 
 use super::access::Access;
 use super::contents::{Contents, GONE};
+use super::kept_handle::KeptHandle;
 use super::state::Passthrough;
-use crate::lock::locked;
 use fuser::FileHandle;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
-
-/// A handle that its program has closed. Its user remains charged.
-struct Kept {
-    id: u64,
-    handle: FileHandle,
-    tree: Weak<Passthrough>,
-    contents: Weak<Contents>,
-}
-
-/// The handle of a file that is kept open, if any. One is enough to keep the lower file open.
-#[derive(Default)]
-pub(crate) struct KeptOpen {
-    handle: Mutex<Option<Kept>>,
-    /// A thread will look whether the data has been written.
-    is_queued: AtomicBool,
-}
-
-impl KeptOpen {
-    /// Keeps a handle. Returns false if there is one already.
-    fn keep(&self, handle: Kept) -> bool {
-        let mut kept = locked(&self.handle);
-        let is_first = kept.is_none();
-        kept.get_or_insert(handle);
-        is_first
-    }
-
-    /// Takes the handle. The condition cannot be outdated by a file that is closed meanwhile: that
-    /// waits to learn whether there is a handle.
-    fn take_if(&self, may: impl FnOnce() -> bool) -> Option<Kept> {
-        let mut kept = locked(&self.handle);
-        if kept.is_some() && may() {
-            kept.take()
-        } else {
-            None
-        }
-    }
-
-    fn is_some(&self) -> bool {
-        locked(&self.handle).is_some()
-    }
-
-    /// Whether any of this number of users is not the handle that is kept open.
-    pub(super) fn leaves_any(&self, users: &AtomicU32) -> bool {
-        let kept = locked(&self.handle);
-        users.load(Ordering::SeqCst) & !GONE > u32::from(kept.is_some())
-    }
-
-    /// Some data was written to the lower file. To be called once the cache knows it.
-    pub(super) fn note_written(&self) {
-        let found = locked(&self.handle)
-            .as_ref()
-            .and_then(|kept| Some((kept.contents.upgrade()?, kept.tree.upgrade()?)));
-        let Some((contents, tree)) = found else {
-            return;
-        };
-        if self.is_queued.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        // Not on this thread, which may be the one that ends the other writes.
-        let of = Arc::clone(&tree);
-        tree.aside.queue(move || {
-            let kept_open = &contents.lower.kept_open;
-            kept_open.is_queued.store(false, Ordering::Release);
-            of.look_at_kept_open(&contents);
-        });
-    }
-}
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Contents {
     /// Whether it is used by more than a handle that is kept open.
     pub(crate) fn is_used(&self) -> bool {
-        self.lower.kept_open.leaves_any(&self.users)
+        let users = || self.users.load(Ordering::SeqCst) & !GONE;
+        self.lower.kept_open.leaves_any(users)
     }
 
     /// Whether only its dirty data keeps it open.
@@ -89,10 +23,8 @@ impl Contents {
 
     /// Closes the handle that is kept open, if any, since the dirty data is not needed any more.
     pub(super) fn end_kept_open(self: &Arc<Self>) {
-        if let Some(kept) = self.lower.kept_open.take_if(|| true)
-            && let Some(tree) = kept.tree.upgrade()
-        {
-            tree.end_close(kept.id, self, kept.handle);
+        if let Some(kept) = self.lower.kept_open.take_if(|| true) {
+            (kept.end)();
         }
     }
 }
@@ -109,12 +41,7 @@ impl Passthrough {
             && let Err(errno) = contents.settle()
         {
             self.log.note("writing back", &contents.lower.path(), errno);
-            let kept = Kept {
-                id,
-                handle,
-                tree: Arc::downgrade(self),
-                contents: Arc::downgrade(&contents),
-            };
+            let kept = self.kept(id, &contents, handle);
             if contents.is_dirty() && contents.lower.kept_open.keep(kept) {
                 if contents.is_forgotten() {
                     self.files.closed(id, &contents);
@@ -124,6 +51,29 @@ impl Passthrough {
         }
         self.end_close(id, &contents, handle);
         self.look_at_kept_open(&contents);
+    }
+
+    /// A handle that is to be kept open.
+    fn kept(self: &Arc<Self>, id: u64, contents: &Arc<Contents>, handle: FileHandle) -> KeptHandle {
+        let (tree, of) = (Arc::downgrade(self), Arc::downgrade(contents));
+        let both = move || Some((tree.upgrade()?, of.upgrade()?));
+        let also = both.clone();
+        KeptHandle {
+            end: Box::new(move || {
+                if let Some((tree, contents)) = both() {
+                    tree.end_close(id, &contents, handle);
+                }
+            }),
+            written: Box::new(move || {
+                if let Some((tree, contents)) = also() {
+                    let of = Arc::clone(&tree);
+                    tree.aside.queue(move || {
+                        contents.lower.kept_open.looks();
+                        of.look_at_kept_open(&contents);
+                    });
+                }
+            }),
+        }
     }
 
     /// Closes a handle.
@@ -151,7 +101,7 @@ impl Passthrough {
     pub(super) fn finish_kept_open(&self, contents: &Arc<Contents>) {
         let kept = &contents.lower.kept_open;
         if let Some(kept) = kept.take_if(|| !contents.is_dirty()) {
-            self.end_close(kept.id, contents, kept.handle);
+            (kept.end)();
         }
     }
 }

@@ -2,7 +2,7 @@
 //! writing.
 
 use super::errno::is_full;
-use super::kept_open::KeptOpen;
+use super::kept_handle::KeptOpen;
 use super::place::magic;
 use super::place::stat_of;
 use super::seen::Seen;

@@ -9,7 +9,7 @@
 //! | `state.rs` | the state of a tree |
 //! | `node.rs`, `numbers.rs`, `way.rs` | the files that the kernel knows, their inode numbers, and how they are found again |
 //! | `cached.rs` | the files whose blocks the cache holds |
-//! | `kept_open.rs` | closing, and files that stay open since their dirty data cannot be written |
+//! | `kept_open.rs`, `kept_handle.rs` | closing, and files that stay open since their dirty data cannot be written |
 //! | `contents.rs`, `lower.rs`, `seen.rs` | the data of a file: a volume of the engine, its store, and the detection of changes by other programs |
 //! | `priority.rs` | which files are protected |
 //! | `descriptors.rs` | how many files users may have open |
@@ -28,6 +28,7 @@ mod directories;
 mod errno;
 mod filesystem;
 mod front;
+mod kept_handle;
 mod kept_open;
 mod log;
 mod lower;
