@@ -27,8 +27,6 @@ impl Caller {
         if let Some(mut sets) = before {
             sets.effective
                 .remove(CapabilitySet::FSETID | CapabilitySet::FOWNER | CapabilitySet::CHOWN);
-            // The blocks that a file system reserves for root, and the limits of quotas.
-            sets.effective.remove(CapabilitySet::SYS_RESOURCE);
             // If this fails, the lower file system checks permissions again.
             let _ = set_capabilities(None, sets);
         }
