@@ -2,7 +2,7 @@
 
 use crate::BLOCK;
 use crate::direct::Buffer;
-use crate::stamp::Stamp;
+use futae_testkit::stamp::Stamp;
 use futae_policy::Prng;
 use futae_testkit::nbd::{Outcome, Plain};
 use std::collections::BTreeSet;

@@ -15,7 +15,6 @@
 //! | [`browser`] | a browser that shows what a page looks like |
 //! | [`rings`] | FUSE over io_uring, switched on for a test |
 //! | [`direct`] | files past the page cache |
-//! | [`stamp`] | blocks that say which one and which version they are |
 //! | [`ledger`] | writers that keep a record of what was promised to them |
 //! | [`predict`] | what the simulator says about the very same requests |
 //! | [`web`] | a web server of files, in ranges, as object stores have it |
@@ -38,7 +37,6 @@ pub mod process;
 pub mod programs;
 pub mod rings;
 pub mod stage;
-pub mod stamp;
 pub mod systemd;
 pub mod tidy;
 pub mod tools;
@@ -46,7 +44,7 @@ pub mod tree;
 pub mod web;
 
 /// Bytes of a block, in every test that does not say otherwise.
-pub const BLOCK: usize = 4096;
+pub const BLOCK: usize = futae_testkit::stamp::BLOCK;
 
 /// Of a mount that writes back: nothing but a flush brings anything down, until all of it is dirty.
 pub const LATE: [&str; 6] = [

@@ -4,7 +4,7 @@
 use crate::BLOCK;
 use crate::binary::futae;
 use crate::process::{Ended, Running};
-use crate::stamp::Stamp;
+use futae_testkit::stamp::Stamp;
 use crate::tools::text;
 use futae_testkit::wait::{PATIENCE, within};
 use rustix::fs::{FlockOperation, flock};

@@ -6,7 +6,7 @@ use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::predict::{assert_replays_one, assert_same_log, one_level};
 use futae_tests::stage::Stage;
-use futae_tests::stamp::Stamp;
+use futae_testkit::stamp::Stamp;
 use futae_tests::tools::{has_fuse, text};
 use serde_json::Value;
 use std::fs;

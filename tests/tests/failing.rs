@@ -7,7 +7,7 @@ use futae_testkit::wait::obtain;
 use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::stage::{EXPORT, Stage};
-use futae_tests::stamp::Stamp;
+use futae_testkit::stamp::Stamp;
 use futae_tests::tools::{has, has_fuse, has_root, run, text};
 use serde_json::Value;
 use std::fs::{self, File};

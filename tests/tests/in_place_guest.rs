@@ -216,9 +216,9 @@ fn pages_of_files_are_read_and_the_agent_finds_a_server_that_was_killed_and_star
     let stage = Stage::bare();
     let files = stage.path("files");
     std::fs::create_dir(&files).expect("a directory");
-    let blocks =
-        (0..70_000u64).flat_map(|block| block.wrapping_mul(STEP).to_le_bytes().repeat(512));
-    std::fs::write(files.join("file"), blocks.collect::<Vec<u8>>()).expect("room");
+    let block = |number: u64| number.wrapping_mul(STEP).to_le_bytes().repeat(512);
+    let blocks: Vec<_> = (0..70_000).map(block).collect();
+    std::fs::write(files.join("file"), blocks.concat()).expect("room");
     let mut make = Command::new("mkfs.ext4");
     make.args(["-q", "-b", "4096", "-d"]).arg(&files);
     let made = make.arg(&stage.image).arg("80000").output();

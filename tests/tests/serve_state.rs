@@ -6,7 +6,7 @@ use futae_tests::BLOCK;
 use futae_tests::binary::{futae, run};
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
-use futae_tests::stamp::Stamp;
+use futae_testkit::stamp::Stamp;
 use futae_tests::tools::text;
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};

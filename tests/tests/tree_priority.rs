@@ -36,7 +36,7 @@ fn make_files(tree: &Tree, directory: &str, count: usize) {
 fn read_all(tree: &Tree, directory: &str, count: usize) {
     for number in 0..count {
         let bytes = read(&tree.upper(&format!("{directory}/{number}")));
-        assert!(bytes.len() == FILE_BYTES && bytes.iter().all(|&byte| byte == number as u8));
+        assert!(bytes == vec![number as u8; FILE_BYTES], "file {number}");
     }
 }
 

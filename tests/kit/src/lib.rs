@@ -5,6 +5,7 @@
 //! | [`need`] | what a test needs of its machine, and what it does where that is missing |
 //! | [`unmount`] | unmounting, although other tests start programs |
 //! | [`wait`] | waiting for a condition, the only way in which a test may wait |
+//! | [`stamp`] | blocks that say which one and which version they are |
 //! | [`nbd`] | NBD clients that keep the protocol |
 //! | [`store`] | a store with a thread, that fails and stalls on command |
 //! | [`manual_store`] | a store without one, whose operations end when the test says so |
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod need;
+pub mod stamp;
 pub mod unmount;
 pub mod wait;
 

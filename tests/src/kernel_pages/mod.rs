@@ -5,7 +5,7 @@ pub mod tree;
 
 use crate::BLOCK;
 use crate::predict::{one_level_hierarchy, requests};
-use crate::stamp::Stamp;
+use futae_testkit::stamp::Stamp;
 use crate::tools::{Need, has_fuse, has_root, run, skip, text};
 use crate::tree::RESIDENCY;
 use futae_policy::AccessKind;

@@ -2,7 +2,7 @@
 
 use super::number;
 use crate::BLOCK;
-use crate::stamp::Stamp;
+use futae_testkit::stamp::Stamp;
 use crate::tools::text;
 use crate::tree::Tree;
 use serde_json::Value;

@@ -1,6 +1,7 @@
 //! Nothing unfinished, nothing skipped, nothing of one workplace.
 
 use super::{Finding, Source, mask, test_modules, without_tests, words};
+use std::collections::BTreeMap;
 
 // Spelt in two parts, so that this file does not find itself.
 const UNFINISHED: [&str; 3] = [
@@ -56,13 +57,17 @@ pub fn check_unfinished(sources: &[Source]) -> Vec<Finding> {
 /// Libraries that print: they say things by `tracing`, and a program decides where that goes. Programs and tests may.
 #[must_use]
 pub fn check_printing(sources: &[Source]) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let (mut findings, mut for_tests) = (Vec::new(), BTreeMap::new());
     for source in sources.iter().filter(|source| source.is_rust()) {
         let within = source.path.strip_prefix("crates/");
         let Some((name, file)) = within.and_then(|path| path.split_once("/src/")) else {
             continue;
         };
-        if name == "futae-cli" || file == "main.rs" || is_test_module(sources, name, file) {
+        if name == "futae-cli" || file == "main.rs" {
+            continue;
+        }
+        let modules = for_tests.entry(name).or_insert_with(|| test_modules_of(sources, name));
+        if is_one_of(modules, file) {
             continue;
         }
         for (at, line) in without_tests(&source.text) {
@@ -78,15 +83,21 @@ pub fn check_printing(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// Whether a file of a crate is a module that is compiled for tests only.
-fn is_test_module(sources: &[Source], name: &str, file: &str) -> bool {
+/// The modules of a crate that are compiled for tests only.
+fn test_modules_of(sources: &[Source], name: &str) -> Vec<String> {
     let place = format!("crates/{name}/src/");
-    let stem = file.trim_end_matches(".rs").rsplit('/').next();
     let own = sources
         .iter()
         .filter(|other| other.path.starts_with(&place));
-    own.flat_map(|other| test_modules(&other.text))
-        .any(|module| stem == Some(module.as_str()) || file.contains(&format!("{module}/")))
+    own.flat_map(|other| test_modules(&other.text)).collect()
+}
+
+/// Whether a file of a crate is one of these modules, or within one.
+fn is_one_of(modules: &[String], file: &str) -> bool {
+    let stem = file.trim_end_matches(".rs").rsplit('/').next();
+    modules
+        .iter()
+        .any(|module| stem == Some(module) || file.contains(&format!("{module}/")))
 }
 
 /// Tests that are switched off. One that cannot run says `skipped` and why when it runs.

@@ -19,7 +19,7 @@ use futae_tests::kernel_pages::{
 use futae_tests::process::Running;
 use futae_tests::rings;
 use futae_tests::stage::Stage;
-use futae_tests::stamp::Stamp;
+use futae_testkit::stamp::Stamp;
 use futae_tests::tools::{Need, skip, text};
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use serde_json::Value;

@@ -6,7 +6,7 @@ use futae_testkit::wait::{PATIENCE, within};
 use futae_tests::BLOCK;
 use futae_tests::kernel_pages::{can_run, number};
 use futae_tests::stage::Stage;
-use futae_tests::stamp::Stamp;
+use futae_testkit::stamp::Stamp;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -17,7 +17,7 @@ use futae_tests::kernel_pages::{
 use futae_tests::programs::exercise;
 use futae_tests::rings;
 use futae_tests::stage::Stage;
-use futae_tests::stamp::Stamp;
+use futae_testkit::stamp::Stamp;
 use futae_tests::tools::{has, text};
 use futae_tests::tree::{Tree, of_class, read};
 use rustix::fs::{FallocateFlags, fallocate};
