@@ -93,6 +93,16 @@ fn sim() {
             2,
             &["guest"],
         ),
+        case(
+            &[&with("uniform:1GiB")[..], &["--ttl", "1h"]].concat(),
+            2,
+            &["--ttl", "--objects"],
+        ),
+        case(
+            &[&with("uniform:1GiB")[..], &["--admit-size-max", "1MiB"]].concat(),
+            2,
+            &["--admit-size-max", "--objects"],
+        ),
     ];
     check(&Stage::bare(), &cases);
 }

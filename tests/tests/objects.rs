@@ -152,6 +152,10 @@ fn objects_live_as_long_as_the_trace_says() {
     let table = folder.path().join("t.csv");
     fs::write(&table, "time,key,size,ttl\n0,a,10,5\n4,a,10,5\n6,a,10,0\n").expect("a trace");
     assert_eq!(hits(&table, &[]), [1, 1]);
+    let fine = folder.path().join("fine.csv");
+    fs::write(&fine, "time,key,size\n0,a,10\n1.2,a,10\n").expect("a trace");
+    assert_eq!(hits(&fine, &["--ttl", "1500ms"]), [1, 0]);
+    assert_eq!(hits(&fine, &["--ttl", "1100ms"]), [0, 1]);
     assert_eq!(
         hits(&table, &["--columns", "time=0,key=1,length=2,ttl=3"]),
         [1, 1]

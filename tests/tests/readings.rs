@@ -130,6 +130,7 @@ fn columns_that_mean_the_same_are_warned_of() {
         ("offset,lba,length", "offset", "lba"),
         ("offset,length,sectors", "length", "sectors"),
         ("time_ns,offset,time_us", "time_ns", "time_us"),
+        ("key,offset,length", "offset", "key"),
     ] {
         let table = format!("{header}\n0,8,4096\n");
         let (status, _, errors) = traces.sim("t.csv", table.as_bytes(), LRU);

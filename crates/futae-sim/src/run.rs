@@ -129,6 +129,12 @@ pub enum SimulationError {
         "trace {0} has no times, so its requests cannot be put in the order of time; use --order turns"
     )]
     NoTimes(String),
+    /// Times that are too far apart to be counted in nanoseconds.
+    #[error(
+        "the times of {0} are more than 292 years apart, so latencies cannot be simulated; if their unit is not what the trace's format \
+         or its columns say, give it, such as --columns time=0:ns,offset=1,length=2"
+    )]
+    Span(String),
     /// Recorded think times of a trace without times.
     #[error(
         "trace {0} has no times, so think times are not known; give one, such as --think 1ms or --think 0"

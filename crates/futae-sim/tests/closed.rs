@@ -182,10 +182,53 @@ fn a_request_of_several_blocks_is_answered_with_its_last() {
     };
     let report = run(&traces, counted).expect("a run");
     assert_eq!(paces(&report), [(10.0, 30.0)]);
+    assert_eq!(report.runs[0].pace_by_guest[0].overlapped_requests, 1);
     assert_eq!(
         (report.runs[0].requests, report.runs[0].warmup_requests),
         (1, 2)
     );
+    let counted = TraceSimulation {
+        warmup_requests: 3,
+        ..simulation(&["lru:9blocks"])
+    };
+    let report = run(&traces, counted).expect("a run");
+    assert_eq!(report.runs[0].pace_by_guest[0].overlapped_requests, 0);
+}
+
+#[test]
+fn times_that_no_clock_of_nanoseconds_counts_are_refused() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let last = u64::MAX;
+    // What only recorded think times need, and what the beginnings of two guests need.
+    let wide = write(folder.path(), "wide", &[(0, 5, A), (1 << 60, 5, B)]);
+    let near = write(folder.path(), "near", &[(0, 5, A), (9, 5, B)]);
+    let late = write(folder.path(), "late", &[(last, 5, A), (last, 5, B)]);
+    let recorded = Some(Think::Recorded);
+    let fixed = Some(Think::Fixed(u64::MAX));
+    let model = "upper=1us,store=10us*1";
+    for (paths, order, think, is_good) in [
+        (vec![wide.clone()], Order::Usual, recorded, false),
+        (vec![wide], Order::Usual, fixed, true),
+        (vec![late.clone()], Order::Usual, recorded, true),
+        (
+            vec![near.clone(), late.clone()],
+            Order::Recorded,
+            fixed,
+            false,
+        ),
+        (vec![near, late], Order::Together, recorded, true),
+    ] {
+        match read(&paths, order, think, model) {
+            Ok(traces) => {
+                assert!(is_good, "{paths:?}");
+                run(&traces, simulation(&["lru:2blocks"])).expect("a run");
+            }
+            Err(error) => {
+                assert!(!is_good, "{paths:?}: {error}");
+                assert!(error.to_string().contains("292 years"), "{error}");
+            }
+        }
+    }
 }
 
 #[test]

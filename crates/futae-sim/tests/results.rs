@@ -3,9 +3,13 @@
 mod common;
 
 use common::{run, spec};
-use futae_sim::run::Plan;
+use futae_sim::machine::Served;
+use futae_sim::run::{
+    ClosedLoop, Plan, Reading, Requests, Think, TraceSimulation, Traces, ViewChoice,
+};
+use futae_sim::study::Warmup;
 use futae_sim::{LevelSpec, Link, SimulationError, WriteMode, simulate, simulate_all};
-use futae_trace::{BlockRequest, BlockStream};
+use futae_trace::{BlockRequest, BlockStream, TraceOptions};
 
 fn json(levels: &[&str], workload: &str, guests: u32) -> serde_json::Value {
     let mut spec = spec(levels, None, workload, (1, 2));
@@ -226,4 +230,69 @@ fn equal_seeds_give_equal_runs_and_others_do_not() {
     assert_eq!(of(1), of(1));
     assert_ne!(of(1).0, of(2).0);
     assert!(run(&["random:50blocks"], None, "zipf(1.0):500blocks", (2, 2)).seconds > 0.0);
+}
+
+/// A trace of these lines, in the view of starts.
+fn starts(lines: &str, closed: Option<ClosedLoop>) -> Traces {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("t.csv");
+    std::fs::write(&path, lines).expect("a trace");
+    let reading = Reading {
+        options: vec![TraceOptions::default()],
+        view: ViewChoice::Start,
+        closed,
+        ..Reading::default()
+    };
+    Traces::read_guests(&[path], &reading, &mut |_| {}).expect("a trace")
+}
+
+#[test]
+fn bytes_of_starts_are_those_of_the_requests() {
+    let think = ClosedLoop {
+        think: Think::Fixed(0),
+        model: "store=1us".parse().expect("a model"),
+    };
+    let simulation = TraceSimulation {
+        levels: vec!["lru:8blocks".parse().expect("a level")],
+        links: Vec::new(),
+        write_mode: WriteMode::WriteThrough,
+        seed: 1,
+        warmup_requests: 0,
+        requests: None,
+    };
+    let bytes = |served: &[Served]| [served[0].bytes, served[1].bytes];
+    // A request without a length counts as a block.
+    for (lengths, wanted) in [
+        ([512, 512, 512], [512, 1024]),
+        ([513, 512, 513], [513, 1025]),
+        ([0, 0, 0], [4096, 8192]),
+    ] {
+        let [first, second, third] = lengths;
+        let lines = format!("offset,length\n0,{first}\n4096,{second}\n0,{third}\n");
+        for closed in [None, Some(think)] {
+            let traces = starts(&lines, closed);
+            let all = std::slice::from_ref(&simulation);
+            let report = traces.simulate(all, 4096, 1, &|_| {}).expect("a run");
+            assert_eq!(bytes(&report.runs[0].served), wanted);
+            assert_eq!(
+                report.runs[0].byte_miss_ratio,
+                Some(wanted[1] as f64 / (wanted[0] + wanted[1]) as f64)
+            );
+        }
+        let traces = starts(&lines, None);
+        let requests = Requests::Traces(&traces);
+        let windows = requests.until(&simulation, 4096, 0, &[3], &mut |_| {});
+        assert_eq!(bytes(&windows.expect("windows")[0].served), wanted);
+    }
+}
+
+#[test]
+fn a_share_of_a_trace_is_exact() {
+    let lines: String = (0..1000).map(|at| format!("{at}\n")).collect();
+    let traces = starts(&format!("offset\n{lines}"), None);
+    for tenths in 0..1000 {
+        let share = format!("{}.{}%", tenths / 10, tenths % 10);
+        let warmup: Warmup = share.parse().expect("a share");
+        assert_eq!(warmup.of_traces(&traces).ok(), Some(tenths), "{share}");
+    }
 }

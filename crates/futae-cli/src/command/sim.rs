@@ -91,10 +91,10 @@ pub struct Args {
     objects: bool,
     /// With --objects: how long an object lives after it was placed or written, such as 1h, or none for ever [default: as
     /// long as the trace says]
-    #[arg(long, value_name = "TIME|none", requires = "objects")]
+    #[arg(long, value_name = "TIME|none")]
     ttl: Option<Lives>,
     /// With --objects: do not place objects that are larger, such as 1MiB
-    #[arg(long, value_name = "SIZE", requires = "objects")]
+    #[arg(long, value_name = "SIZE")]
     admit_size_max: Option<Size>,
     #[command(flatten)]
     trace: TraceArgs,
@@ -144,6 +144,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     futae_plugin::enable();
     if args.objects {
         return objects::run(args);
+    }
+    // clap would not require --objects beside --level, since the two exclude each other.
+    let of_objects = [
+        ("--ttl", args.ttl.is_some()),
+        ("--admit-size-max", args.admit_size_max.is_some()),
+    ];
+    if let Some((option, _)) = of_objects.iter().find(|option| option.1) {
+        return Err(Failure::usage(format!(
+            "{option} is for --objects, with --policy and --sizes"
+        )));
     }
     let output = |path: &PathBuf| Output::new(path);
     let page_file = args.report.as_ref().map(output).transpose()?;

@@ -19,8 +19,8 @@ pub enum Lives {
     /// As in the trace: the last lifetime given for an object. Infinite without one.
     #[default]
     Trace,
-    /// This many seconds after they were placed or written.
-    Seconds(u64),
+    /// This many microseconds after they were placed or written.
+    Micros(u64),
     /// Infinite.
     Ever,
 }
@@ -32,10 +32,10 @@ impl FromStr for Lives {
         if text == "none" {
             return Ok(Self::Ever);
         }
-        let seconds = with_unit(text).map(|time| time.as_secs());
-        let lives = seconds.filter(|&seconds| seconds > 0).map(Self::Seconds);
+        let us = with_unit(text).map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        let lives = us.filter(|&us| us > 0).map(Self::Micros);
         lives.ok_or_else(|| {
-            format!("{text:?} is neither none nor a time of at least 1s (15min, 1h)")
+            format!("{text:?} is neither none nor a time of at least 1us (15min, 1h)")
         })
     }
 }
@@ -196,7 +196,7 @@ pub fn simulate(
         prepared(simulation, footprint_bytes, accesses)?;
         let lives = match simulation.lives {
             Lives::Trace => !traces.lives().is_empty(),
-            Lives::Seconds(_) => true,
+            Lives::Micros(_) => true,
             Lives::Ever => false,
         };
         if lives && traces.clock().is_none() {
@@ -251,15 +251,16 @@ struct Ends<'a> {
     said: &'a [u32],
     /// The last lifetime given for each object, in seconds; 0 without one.
     known: Vec<u32>,
-    fixed: Option<u64>,
+    /// The lifetime of all objects, in microseconds, if they have the same.
+    fixed_us: Option<u64>,
 }
 
 impl<'a> Ends<'a> {
     fn of(traces: &'a Traces, lives: Lives, objects: u32) -> Self {
         let clock = || traces.clock().unwrap_or_default();
-        let (clock, said, fixed) = match lives {
+        let (clock, said, fixed_us) = match lives {
             Lives::Trace if !traces.lives().is_empty() => (clock(), traces.lives(), None),
-            Lives::Seconds(seconds) => (clock(), &[][..], Some(seconds)),
+            Lives::Micros(us) => (clock(), &[][..], Some(us)),
             Lives::Trace | Lives::Ever => (&[][..], &[][..], None),
         };
         let known = if said.is_empty() { 0 } else { objects as usize };
@@ -267,7 +268,7 @@ impl<'a> Ends<'a> {
             clock,
             said,
             known: vec![0; known],
-            fixed,
+            fixed_us,
         }
     }
 
@@ -277,8 +278,8 @@ impl<'a> Ends<'a> {
         let Some(&(now, _)) = self.clock.get(at) else {
             return (0, NEVER);
         };
-        let seconds = match (self.fixed, self.said.get(at)) {
-            (Some(seconds), _) => seconds,
+        let us = match (self.fixed_us, self.said.get(at)) {
+            (Some(us), _) => us,
             (None, None) => return (now, NEVER),
             (None, Some(&said)) => {
                 let known = &mut self.known[object as usize];
@@ -287,11 +288,11 @@ impl<'a> Ends<'a> {
                 }
                 match *known {
                     0 => return (now, NEVER),
-                    known => u64::from(known),
+                    known => u64::from(known) * 1_000_000,
                 }
             }
         };
-        (now, now.saturating_add(seconds.saturating_mul(1_000_000)))
+        (now, now.saturating_add(us))
     }
 }
 

@@ -240,7 +240,8 @@ fn an_object_whose_time_is_over_is_a_miss_and_leaves_its_room() {
 
 #[test]
 fn a_time_to_live_is_a_time_or_none() {
-    assert_eq!("1h".parse(), Ok(Lives::Seconds(3600)));
+    assert_eq!("1h".parse(), Ok(Lives::Micros(3_600_000_000)));
+    assert_eq!("1500ms".parse(), Ok(Lives::Micros(1_500_000)));
     assert_eq!("none".parse(), Ok(Lives::Ever));
     for bad in ["", "0s", "5", "-1s", "never"] {
         assert!(bad.parse::<Lives>().is_err(), "{bad}");

@@ -32,7 +32,7 @@ impl Station {
     /// done.
     fn take(&mut self, now: u64, ns: u64, is_counted: bool) -> u64 {
         let Some(width) = self.width else {
-            return now + ns;
+            return now.saturating_add(ns);
         };
         let begin = if self.busy_until.len() < width as usize {
             now
@@ -41,13 +41,14 @@ impl Station {
                 .pop()
                 .map_or(now, |Reverse(free)| free.max(now))
         };
-        self.busy_until.push(Reverse(begin + ns));
+        let end = begin.saturating_add(ns);
+        self.busy_until.push(Reverse(end));
         if is_counted {
             self.work_ns += u128::from(ns);
             self.wait_ns += u128::from(begin - now);
             self.pieces += 1;
         }
-        begin + ns
+        end
     }
 }
 

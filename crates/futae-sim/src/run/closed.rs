@@ -4,7 +4,7 @@
 use super::found::{Found, Start};
 use super::latency::seconds;
 use super::noting::Lengths;
-use super::order::{Drawn, Order, Ordered, Times};
+use super::order::{Drawn, Order, Ordered, SPAN_US_MAX, Times};
 use super::queued::Queued;
 use super::{Plan, SimulationError};
 use crate::batch::Batch;
@@ -81,28 +81,37 @@ pub struct GuestPace {
 /// When a guest asks.
 pub(super) struct Pace {
     start_us: u64,
-    /// The think time before each request, in microseconds, and its number of accesses.
-    requests: Vec<(u64, u32)>,
-    overlapped: u64,
+    requests: Vec<Paced>,
+}
+
+/// A request of a guest.
+struct Paced {
+    /// The think time before it, in microseconds.
+    think_us: u64,
+    accesses: u32,
+    /// Whether the recording sent it before the previous one was answered.
+    overlaps: bool,
 }
 
 impl Pace {
     /// From the times of the requests, and their latencies in microseconds, if there are any. All
     /// guests count from `zero_us`.
     fn new(times: &Times, latencies: &[u32], zero_us: u64) -> Self {
-        let mut requests = times.requests().to_vec();
-        let start = requests.first().map_or(0, |first| first.0);
-        let (mut free, mut overlapped) = (start, 0);
-        for (at, request) in requests.iter_mut().enumerate() {
-            let sent = request.0;
-            overlapped += u64::from(sent < free);
-            request.0 = sent.saturating_sub(free);
-            free = sent + u64::from(latencies.get(at).copied().unwrap_or(0));
-        }
+        let start = times.span().map_or(0, |span| span.0);
+        let mut free = start;
+        let paced = |(at, &(sent, accesses)): (usize, &(u64, u32))| {
+            let request = Paced {
+                think_us: sent.saturating_sub(free),
+                accesses,
+                overlaps: sent < free,
+            };
+            let latency = latencies.get(at).copied().unwrap_or(0);
+            free = sent.saturating_add(u64::from(latency));
+            request
+        };
         Self {
             start_us: start - zero_us,
-            requests,
-            overlapped,
+            requests: times.requests().iter().enumerate().map(paced).collect(),
         }
     }
 }
@@ -139,28 +148,40 @@ impl Closed {
                 (_, doubt) => (Ordered::Closed, doubt),
             },
         };
-        let start = |times: &Times| times.requests().first().map_or(0, |first| first.0);
-        let first = times.iter().map(start).min().unwrap_or(0);
+        let span = |times: &Times| times.span().unwrap_or_default();
+        let first = times.iter().map(|times| span(times).0).min().unwrap_or(0);
         let none = Vec::new();
         let pace = |(guest, times): (usize, &Times)| {
+            let (start, end) = span(times);
             let zero = match ordered {
                 Ordered::Closed => first,
-                _ => start(times),
+                _ => start,
             };
-            Pace::new(times, latencies.get(guest).unwrap_or(&none), zero)
+            let last = match spec.think {
+                Think::Recorded => end,
+                Think::Fixed(_) => start,
+            };
+            match last - zero > SPAN_US_MAX {
+                true => Err(SimulationError::Span(names[guest].clone())),
+                false => Ok(Pace::new(
+                    times,
+                    latencies.get(guest).unwrap_or(&none),
+                    zero,
+                )),
+            }
         };
-        let paces = times.iter().enumerate().map(pace).collect();
+        let paces = times.iter().enumerate().map(pace);
         let closed = Self {
             spec,
-            paces,
+            paces: paces.collect::<Result<_, _>>()?,
             lengths,
         };
         Ok((closed, ordered, doubt))
     }
 
-    /// Whether the lengths of accesses differ.
+    /// Whether the lengths of accesses are known.
     pub(super) fn has_bytes(&self) -> bool {
-        Lengths::differ(&self.lengths)
+        Lengths::are_known(&self.lengths)
     }
 }
 
@@ -187,6 +208,8 @@ struct Asker<'a> {
     first_counted_ns: Option<u64>,
     finish_ns: u64,
     times: Collected,
+    /// Counted requests that overlap in the recording.
+    overlapped: u64,
 }
 
 impl<'a> Asker<'a> {
@@ -203,6 +226,7 @@ impl<'a> Asker<'a> {
             first_counted_ns: None,
             finish_ns: 0,
             times: Collected::new(),
+            overlapped: 0,
         }
     }
 
@@ -217,7 +241,7 @@ impl<'a> Asker<'a> {
         if self.is_counted {
             self.times.add(now - self.asked_ns);
         }
-        let recorded_us = self.pace.requests.get(self.next)?.0;
+        let recorded_us = self.pace.requests.get(self.next)?.think_us;
         let think_ns = match think {
             Think::Recorded => recorded_us.saturating_mul(1000),
             Think::Fixed(ns) => ns,
@@ -234,7 +258,7 @@ impl<'a> Asker<'a> {
             times,
             finish_seconds: self.finish_ns as f64 / 1e9,
             requests_per_second: seconds.map(|seconds| times.requests as f64 / seconds),
-            overlapped_requests: self.pace.overlapped,
+            overlapped_requests: self.overlapped,
         }
     }
 }
@@ -283,14 +307,15 @@ impl Closed {
                 break;
             };
             let asker = &mut guests[guest];
-            let accesses = asker.pace.requests[asker.next].1;
+            let request = &asker.pace.requests[asker.next];
             asker.next += 1;
             asker.asked_ns = now;
             asker.is_counted = sent >= plan.warmup_requests && sent < end;
             if asker.is_counted {
                 asker.first_counted_ns.get_or_insert(now);
+                asker.overlapped += u64::from(request.overlaps);
             }
-            for _ in 0..accesses {
+            for _ in 0..request.accesses {
                 if sent == end {
                     break;
                 }

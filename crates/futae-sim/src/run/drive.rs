@@ -17,8 +17,19 @@ const PART: usize = 16 * BATCH;
 pub struct Known<'a> {
     /// For each request the number of the next one for the same block; empty if unknown.
     pub next_uses: &'a [u32],
-    /// The length of each request; empty if all are equal.
+    /// The length of each request; a single one if all are equal; empty if they are not known, and each counts as a block.
     pub bytes: &'a [u32],
+}
+
+impl Known<'_> {
+    /// The length of every request if all are equal, with blocks of so many bytes.
+    pub fn equal_bytes(&self, block_bytes: u64) -> Option<u64> {
+        match *self.bytes {
+            [] => Some(block_bytes),
+            [each] => Some(u64::from(each)),
+            _ => None,
+        }
+    }
 }
 
 /// A machine being fed from a stream.
@@ -211,7 +222,12 @@ impl Passing<'_> {
     fn pass(&mut self, batch: Batch<'_>, take: &mut dyn FnMut(&Batch<'_>) -> bool) -> bool {
         let (begin, count) = (*self.sent as usize, batch.blocks.len());
         let of_batch = |all: &[u32]| all.len().min(begin)..all.len().min(begin + count);
-        let (next_uses, bytes) = (self.known.next_uses, self.known.bytes);
+        let next_uses = self.known.next_uses;
+        // Equal lengths need not be counted one by one.
+        let bytes = match self.known.bytes {
+            [_] => &[],
+            bytes => bytes,
+        };
         let batch = Batch {
             next_uses: &next_uses[of_batch(next_uses)],
             bytes: &bytes[of_batch(bytes)],

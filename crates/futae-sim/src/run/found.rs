@@ -89,6 +89,13 @@ impl Found {
     }
 }
 
+/// Sets the bytes of requests that have so many each.
+pub(super) fn set_bytes<'a>(served: impl IntoIterator<Item = &'a mut Served>, each: u64) {
+    for served in served {
+        served.bytes = requests_of(served) * each;
+    }
+}
+
 /// The sum over guests of what each place served.
 pub(super) fn sum(by_guest: &[Served], places: usize) -> Vec<Served> {
     let mut all = vec![Served::default(); places];
@@ -129,8 +136,8 @@ fn guest_result(guest: u32, shape: &HierarchyShape, served: &[Served]) -> GuestR
 }
 
 impl Plan<'_> {
-    /// The results of a run. Bytes are counted if requests `have_bytes`; otherwise all blocks are
-    /// equal.
+    /// The results of a run. Bytes are counted if requests `have_bytes`; otherwise each is for a
+    /// block.
     pub(super) fn results(
         &self,
         shape: &HierarchyShape,
@@ -149,9 +156,7 @@ impl Plan<'_> {
             requests,
         } = found;
         if !have_bytes {
-            for served in served.iter_mut().chain(&mut by_guest) {
-                served.bytes = (served.reads + served.writes) * self.block_bytes;
-            }
+            set_bytes(served.iter_mut().chain(&mut by_guest), self.block_bytes);
         }
         let guests = by_guest.chunks(served.len());
         let by_guest = (0..)

@@ -28,6 +28,11 @@ impl Lengths {
             .any(|one| !one.all.is_empty() || one.first != first)
     }
 
+    /// Whether any access of any guest has a length.
+    pub(super) fn are_known(all: &[Self]) -> bool {
+        all.iter().any(|one| !one.all.is_empty() || one.first > 0)
+    }
+
     fn add(&mut self, length: u64) {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         if self.all.is_empty() {
@@ -160,18 +165,19 @@ impl RequestReader for Noting<'_> {
     }
 }
 
-/// The lengths of all guests' accesses in order, in turns without a schedule; empty if all are
-/// equal.
+/// The lengths of all guests' accesses in order, in turns without a schedule; a single one if all are
+/// equal; none if they are not known.
 pub(super) fn in_order(
     guests: &[DenseTrace],
     schedule: &[u16],
     mut lengths: Vec<Lengths>,
 ) -> Vec<u32> {
+    if !Lengths::differ(&lengths) {
+        let known = lengths.first().filter(|_| Lengths::are_known(&lengths));
+        return known.map(|lengths| lengths.first).into_iter().collect();
+    }
     if let [only] = &mut lengths[..] {
         return std::mem::take(&mut only.all);
-    }
-    if !Lengths::differ(&lengths) {
-        return Vec::new();
     }
     if !schedule.is_empty() {
         let mut next = vec![0; guests.len()];

@@ -74,6 +74,9 @@ impl fmt::Display for Ordered {
     }
 }
 
+/// The longest time that a simulation of latencies counts, in microseconds: 2^63 nanoseconds, so that the latencies can be added.
+pub(super) const SPAN_US_MAX: u64 = i64::MAX.cast_unsigned() / 1000;
+
 /// The times of a trace's requests, and the number of accesses of each. A request that is earlier
 /// than the previous one counts as simultaneous with it, so that a guest's requests stay in order.
 pub(super) struct Times {
@@ -135,7 +138,8 @@ impl Times {
         &self.requests
     }
 
-    fn span(&self) -> Option<(u64, u64)> {
+    /// The times of the first request and of the last.
+    pub(super) fn span(&self) -> Option<(u64, u64)> {
         Some((self.requests.first()?.0, self.requests.last()?.0))
     }
 }

@@ -1,7 +1,7 @@
 //! One simulation with all parameters determined.
 
 use super::drive::check;
-use super::found::Found;
+use super::found::{Found, set_bytes};
 use super::{Drive, Known, Run, SimulationError, footprint};
 use crate::batch::NEVER;
 use crate::hierarchy::HierarchyShape;
@@ -152,15 +152,17 @@ impl Plan<'_> {
             total,
             progress,
         };
-        let found = Found::by(
+        let mut found = Found::by(
             &mut drive,
             (shape.levels.len(), self.guests),
             self.warmup_requests,
             self.requests,
         )?;
         let digest = drive.digest.map(|digest| digest.hex());
-        let has_bytes = !extras.known.bytes.is_empty();
-        let run = self.results(&shape, found, has_bytes, begin.elapsed());
+        if let Some(each) = extras.known.equal_bytes(self.block_bytes) {
+            set_bytes(found.served.iter_mut().chain(&mut found.by_guest), each);
+        }
+        let run = self.results(&shape, found, true, begin.elapsed());
         Ok((run, digest.unwrap_or_default()))
     }
 

@@ -1,6 +1,7 @@
 //! A run in which requests wait for each other.
 
 use super::drive::Drive;
+use super::order::SPAN_US_MAX;
 use super::{Requests, SimulationError, TraceSimulation};
 use crate::batch::Batch;
 use crate::link::Store;
@@ -221,6 +222,9 @@ impl Requests<'_> {
             (_, Arrivals::Clients(clients)) => (&[][..], Some(clients)),
             (Self::Traces(traces), Arrivals::Recorded) => {
                 let clock = traces.clock().ok_or(SimulationError::NoArrivals)?;
+                if traces.span_us().is_some_and(|us| us > SPAN_US_MAX) {
+                    return Err(SimulationError::Span(traces.facts().files.join(", ")));
+                }
                 (clock, None)
             }
             (Self::Workloads { .. }, Arrivals::Recorded) => {

@@ -1,7 +1,7 @@
 //! A run with counts per window: consecutive windows of equally many requests.
 
 use super::drive::Drive;
-use super::found::sum;
+use super::found::{set_bytes, sum};
 use super::plan::{Plan, next_uses};
 use super::requests::interleaved;
 use super::{Known, Requests, SimulationError, TraceSimulation};
@@ -92,6 +92,14 @@ impl Requests<'_> {
         }
     }
 
+    /// The lengths of requests, as [`Known`] has them.
+    fn lengths(&self) -> &[u32] {
+        match self {
+            Self::Traces(traces) => traces.lengths(),
+            Self::Workloads { .. } => &[],
+        }
+    }
+
     fn guests(&self) -> u32 {
         match self {
             Self::Traces(traces) => traces.facts().files.len() as u32,
@@ -152,7 +160,6 @@ impl Requests<'_> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<Vec<Window>, SimulationError> {
         let end = ends.last().copied().unwrap_or(warmup);
-        let bytes_known = matches!(self, Self::Traces(traces) if !traces.lengths().is_empty());
         let counted = self.driven(
             spec,
             block_bytes,
@@ -161,10 +168,15 @@ impl Requests<'_> {
             |drive, shape| count(drive, shape, warmup, ends),
         )?;
         let mut windows = counted?;
-        if !bytes_known {
-            for at in windows.iter_mut().flat_map(|window| &mut window.served) {
-                at.bytes = (at.reads + at.writes) * block_bytes;
-            }
+        let known = Known {
+            next_uses: &[],
+            bytes: self.lengths(),
+        };
+        if let Some(each) = known.equal_bytes(block_bytes) {
+            set_bytes(
+                windows.iter_mut().flat_map(|window| &mut window.served),
+                each,
+            );
         }
         Ok(windows)
     }
@@ -199,16 +211,12 @@ impl Requests<'_> {
             true => self.next_uses(end, block_bytes)?,
             false => Cow::default(),
         };
-        let bytes = match self {
-            Self::Traces(traces) => traces.lengths(),
-            Self::Workloads { .. } => &[],
-        };
         self.with_stream(block_bytes, |stream| {
             let drive = Drive {
                 stream,
                 known: Known {
                     next_uses: &known,
-                    bytes,
+                    bytes: self.lengths(),
                 },
                 machine: machine.as_mut(),
                 is_spread: plan.is_spread,

@@ -6,13 +6,16 @@ use futae_units::parse_duration;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// The parts of a trace that a share counts.
+const PARTS: u64 = 1_000_000_000;
+
 /// What goes before counting begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Warmup {
     /// This many requests.
     Requests(u64),
-    /// So much of a trace, below 1.
-    Share(f64),
+    /// So many billionths of a trace, fewer than all.
+    Share(u64),
     /// So much of a trace's time.
     Time(Duration),
 }
@@ -29,8 +32,12 @@ impl FromStr for Warmup {
         }
         if let Some(percent) = text.strip_suffix('%') {
             let percent: f64 = percent.parse().map_err(|_| wrong())?;
-            let share = (0.0..100.0).contains(&percent).then_some(percent / 100.0);
-            return share.map(Self::Share).ok_or_else(wrong);
+            // A percentage with a few digits is a whole number of parts, which a fraction of 1 is not.
+            let parts = (percent * (PARTS / 100) as f64).round();
+            let is_part = (0.0..PARTS as f64).contains(&parts) && percent >= 0.0;
+            return is_part
+                .then_some(Self::Share(parts as u64))
+                .ok_or_else(wrong);
         }
         with_unit(text).map(Self::Time).ok_or_else(wrong)
     }
@@ -69,7 +76,11 @@ impl Warmup {
     pub fn of_traces(self, traces: &Traces) -> Result<u64, StudyError> {
         match self {
             Self::Requests(requests) => Ok(requests),
-            Self::Share(share) => Ok((share * traces.facts().accesses as f64) as u64),
+            Self::Share(parts) => {
+                let all = u128::from(traces.facts().accesses);
+                // There are fewer than all.
+                Ok((all * u128::from(parts) / u128::from(PARTS)) as u64)
+            }
             Self::Time(time) => {
                 let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
                 let before = traces.accesses_before(us);
@@ -86,7 +97,7 @@ mod tests {
     #[test]
     fn a_warmup_is_requests_a_share_or_a_time() {
         assert_eq!("1000".parse(), Ok(Warmup::Requests(1000)));
-        assert_eq!("12.5%".parse(), Ok(Warmup::Share(0.125)));
+        assert_eq!("12.5%".parse(), Ok(Warmup::Share(125_000_000)));
         assert_eq!("90s".parse(), Ok(Warmup::Time(Duration::from_secs(90))));
         for bad in ["", "100%", "-1%", "x", "1 week", "0.5"] {
             let parsed = bad.parse::<Warmup>();

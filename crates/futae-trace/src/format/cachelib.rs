@@ -8,7 +8,7 @@ use super::columns::{ColumnDecoder, Columns};
 use super::context::Context;
 use super::decoder::{Keys, LineDecoder};
 use super::fields::{self, KindCode, TimeUnit};
-use super::line::{Fields, Separator};
+use super::line::{Comments, Fields, Separator, plain_lines};
 use crate::Request;
 
 /// More requests of one record are taken for damage.
@@ -27,7 +27,7 @@ impl CacheLib {
     /// None if the first line does not name the columns.
     pub fn new(head: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(head);
-        let names = Fields::split(text.lines().next()?, Separator::Comma);
+        let names = Fields::split(plain_lines(&text).next()?, Separator::Comma);
         let find = |name: &str| {
             names
                 .all()
@@ -54,6 +54,10 @@ impl CacheLib {
 impl LineDecoder for CacheLib {
     fn keys(&self) -> Option<Keys> {
         self.records.keys()
+    }
+
+    fn comments(&self) -> Comments {
+        self.records.comments()
     }
 
     fn repeats(&self) -> bool {

@@ -5,13 +5,17 @@ use super::TraceErrorKind;
 use super::context::{Context, Raw};
 use super::decoder::{Keys, LineDecoder};
 use super::fields::{self, KindCode, TimeUnit};
-use super::line::{FIELDS_FEW, Fields, Separator};
+use super::line::{Comments, FIELDS_FEW, Fields, Separator};
+use super::names;
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use std::str::FromStr;
 
 /// As many columns as a line of the longest length can have.
 const COLUMNS_MAX: usize = 1 << 16;
+
+/// The names in a map that may be given more than once.
+const REPEATED: [&str; 3] = ["volume", "key", "length"];
 
 /// Which column is what, columns counted from 0.
 ///
@@ -43,9 +47,15 @@ impl FromStr for Columns {
     type Err = TraceErrorKind;
 
     fn from_str(text: &str) -> Result<Self, TraceErrorKind> {
-        let mut columns = Self::default();
-        for item in text.split(',') {
-            columns.set(item.trim())?;
+        let (mut columns, mut given) = (Self::default(), Vec::new());
+        for item in text.split(',').map(str::trim) {
+            let (name, _) = item.split_once('=').unwrap_or((item, ""));
+            if given.contains(&name) && !REPEATED.contains(&name) {
+                let expected = "the first of its name; only volume, key and length may be given more than once";
+                return Err(bad(item, expected));
+            }
+            given.push(name);
+            columns.set(item)?;
         }
         match (columns.offset.is_some(), columns.key.is_empty()) {
             (false, true) => Err(bad(text, "complete: the offset has no column")),
@@ -57,38 +67,6 @@ impl FromStr for Columns {
         }
     }
 }
-
-/// Names of a column of offsets, and the bytes of its unit.
-const OFFSETS: &[(&str, u64)] = &[
-    ("offset", 1),
-    ("offset_bytes", 1),
-    ("lba", 512),
-    ("lba_512", 512),
-    ("lbn", 512),
-    ("sector", 512),
-];
-/// The same of lengths.
-const LENGTHS: &[(&str, u64)] = &[
-    ("length", 1),
-    ("length_bytes", 1),
-    ("len", 1),
-    ("size", 1),
-    ("bytes", 1),
-    ("len_512", 512),
-    ("sectors", 512),
-    ("object_size", 1),
-    ("obj_size", 1),
-];
-/// Names of a column of times, and the microseconds of its unit; 0 for nanoseconds.
-const TIMES: &[(&str, u64)] = &[
-    ("time", 1_000_000),
-    ("timestamp", 1_000_000),
-    ("time_s", 1_000_000),
-    ("time_us", 1),
-    ("timestamp_us", 1),
-    ("time_ns", 0),
-    ("timestamp_ns", 0),
-];
 
 impl Columns {
     fn set(&mut self, item: &str) -> Result<(), TraceErrorKind> {
@@ -145,88 +123,10 @@ impl Columns {
         numbers.chain(names).chain(self.ttl).chain(latency)
     }
 
-    /// Two names in a first line that mean the same, of which the second is left out.
-    pub(super) fn rivals(names: &[&str]) -> Option<[String; 2]> {
-        [OFFSETS, LENGTHS, TIMES].into_iter().find_map(|known| {
-            let names = names.iter().map(|name| name.trim().to_ascii_lowercase());
-            let mut of_kind = names.filter(|name| known.iter().any(|(known, _)| known == name));
-            Some([of_kind.next()?, of_kind.next()?])
-        })
-    }
-
-    /// A map for a first line that names its columns as `name`, without regard to case.
-    pub(super) fn of_header(names: &[&str]) -> Option<Self> {
-        let find = |known: &[(&str, u64)]| {
-            names.iter().enumerate().find_map(|(i, name)| {
-                let name = name.trim().to_ascii_lowercase();
-                known
-                    .iter()
-                    .find(|(k, _)| *k == name)
-                    .map(|(_, unit)| (i, *unit))
-            })
-        };
-        let offset = find(OFFSETS);
-        let key = find(&[("key", 0), ("object", 0), ("object_id", 0), ("obj_id", 0)]);
-        let key = match (offset, key) {
-            (Some(_), _) => None,
-            (None, key) => Some(key?.0),
-        };
-        let length = find(LENGTHS);
-        let time = find(TIMES);
-        let time = time.map(|(column, micros)| {
-            let unit = match micros {
-                0 => TimeUnit::Nanos,
-                1 => TimeUnit::Micros,
-                _ => TimeUnit::Seconds,
-            };
-            (column, unit)
-        });
-        let kind = find(&[
-            ("op", 0),
-            ("kind", 0),
-            ("iotype", 0),
-            ("opcode", 0),
-            ("type", 0),
-            ("is_write", 1),
-        ]);
-        let kind = kind.map(|(column, is_write)| match is_write {
-            1 => (column, KindCode::ReadIs0),
-            _ => (column, KindCode::Words),
-        });
-        let volume = find(&[
-            ("volume", 0),
-            ("lun", 0),
-            ("device", 0),
-            ("device_id", 0),
-            ("disk", 0),
-        ]);
-        let ttl = find(&[("ttl", 0), ("ttl_s", 0)]).map(|(column, _)| column);
-        let latency = [
-            ("latency_s", TimeUnit::Seconds),
-            ("latency_ms", TimeUnit::Millis),
-            ("latency_us", TimeUnit::Micros),
-            ("latency_ns", TimeUnit::Nanos),
-        ];
-        let latency = latency
-            .iter()
-            .find_map(|&(name, unit)| Some((find(&[(name, 0)])?.0, unit)));
-        // Objects with the same key on two volumes are two.
-        let volume = volume.map(|(column, _)| column);
-        let (volume, key) = match key {
-            None => (volume.into_iter().collect(), Vec::new()),
-            Some(key) => (Vec::new(), volume.into_iter().chain([key]).collect()),
-        };
-        Some(Self {
-            separator: Separator::Comma,
-            time,
-            volume,
-            offset,
-            key,
-            length: length.into_iter().collect(),
-            kind,
-            ttl,
-            latency,
-        })
+    /// Whether a record may begin with any text: with a name, or with what is not read.
+    fn begin_with_text(&self) -> bool {
+        let is_read = self.all().any(|column| column == 0);
+        !is_read || self.key.contains(&0) || self.volume.contains(&0)
     }
 }
 
@@ -393,6 +293,13 @@ impl LineDecoder for ColumnDecoder {
         (!self.columns.key.is_empty()).then_some(Keys { has_sizes })
     }
 
+    fn comments(&self) -> Comments {
+        match self.columns.begin_with_text() {
+            true => Comments::AtTop,
+            false => Comments::Anywhere,
+        }
+    }
+
     fn decode(
         &mut self,
         line: &str,
@@ -411,7 +318,7 @@ impl LineDecoder for ColumnDecoder {
                 .into_iter()
                 .chain(self.columns.length.iter().map(|it| it.0));
             let names = |column: usize| fields.all().get(column).is_some_and(|text| is_name(text));
-            if is_first && (numbers.any(names) || Columns::of_header(fields.all()).is_some()) {
+            if is_first && (numbers.any(names) || names::map(fields.all()).is_some()) {
                 return Ok(None);
             }
             let kind = match self.columns.kind {

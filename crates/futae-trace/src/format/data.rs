@@ -45,6 +45,10 @@ impl Data {
         head.drain(..mark);
         let columns = options.columns.clone();
         let format = match (options.format, &columns) {
+            (Some(format), Some(_)) if !format.is_table() => {
+                let format = format.name();
+                return Err(TraceErrorKind::ColumnsOfFormat { format });
+            }
             (Some(Format::Parquet), _) => Format::Parquet,
             (_, Some(_)) if sniff::is_parquet(&head) => Format::Parquet,
             (_, Some(_)) => Format::Csv,
@@ -63,7 +67,7 @@ impl Data {
         }
         let mut doubts = doubt::doubts(format, map.as_ref(), &head, options.unit_bytes);
         if format == Format::Csv && columns.is_none() {
-            doubts.extend(sniff::rivals(&head).map(rival));
+            doubts.extend(sniff::rivals(&head).into_iter().map(rival));
         }
         if let (Some(doubt @ Doubt::NotOracle), None) = (doubts.first(), options.format) {
             let (format, doubt) = (format.name(), doubt.clone());
@@ -111,6 +115,11 @@ impl Data {
         rows: impl Rows + 'static,
         options: &TraceOptions,
     ) -> Result<Self, TraceErrorKind> {
+        if let Some(format) = options.format.filter(|format| !format.is_table()) {
+            let error =
+                format!("a table in memory is not of the format {format}; leave out the format");
+            return Err(TraceErrorKind::Table(error));
+        }
         let unnamed = unnamed(rows.columns(), "columns=\"offset=0,length=1\"");
         let table = Table::new(rows, options).map_err(|kind| match kind {
             TraceErrorKind::NoColumns => TraceErrorKind::Table(unnamed),
@@ -120,7 +129,7 @@ impl Data {
         Ok(Self {
             format: Format::Csv,
             compression: Compression::None,
-            doubts: rivals(&decoder, options).into_iter().collect(),
+            doubts: rivals(&decoder, options).collect(),
             decoder,
             rest: Box::new(io::empty()),
             skipped_bytes: 0,
@@ -132,11 +141,12 @@ impl Data {
 }
 
 /// Columns of a table that mean the same, where no map says which is which.
-fn rivals(decoder: &Decoder, options: &TraceOptions) -> Option<Doubt> {
-    match decoder {
-        Decoder::Table(table) if options.columns.is_none() => table.rivals().map(rival),
-        _ => None,
-    }
+fn rivals(decoder: &Decoder, options: &TraceOptions) -> impl Iterator<Item = Doubt> {
+    let pairs = match decoder {
+        Decoder::Table(table) if options.columns.is_none() => table.rivals(),
+        _ => Vec::new(),
+    };
+    pairs.into_iter().map(rival)
 }
 
 fn rival(names: [String; 2]) -> Doubt {

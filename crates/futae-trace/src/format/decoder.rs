@@ -2,6 +2,7 @@
 
 use super::TraceErrorKind;
 use super::context::Context;
+use super::line::Comments;
 use crate::Request;
 
 /// Facts about a trace whose records name objects instead of positions on a volume.
@@ -18,6 +19,11 @@ pub trait LineDecoder: Send {
         None
     }
 
+    /// Which lines are comments. The decoder does not get them.
+    fn comments(&self) -> Comments {
+        Comments::Anywhere
+    }
+
     /// Whether a line may hold more than one request.
     fn repeats(&self) -> bool {
         false
@@ -28,7 +34,7 @@ pub trait LineDecoder: Send {
         Ok(None)
     }
 
-    /// The request of a line; `None` if the line validly has none.
+    /// The request of a line, which has no line end and is not blank; `None` if the line validly has none.
     fn decode(
         &mut self,
         line: &str,
@@ -99,9 +105,9 @@ pub trait TableDecoder: Send {
         None
     }
 
-    /// Two columns whose names mean the same, of which the second is not read unless a map says so.
-    fn rivals(&self) -> Option<[String; 2]> {
-        None
+    /// Pairs of columns whose names mean the same. The second of each is not read unless a map says so.
+    fn rivals(&self) -> Vec<[String; 2]> {
+        Vec::new()
     }
 
     /// Whether there is no further row.

@@ -2,8 +2,9 @@
 //! option that settles it.
 
 use super::context::REQUEST_BYTES_MAX;
+use super::fields::TimeUnit;
 use super::line::{Fields, Separator};
-use super::{Columns, Format, oracle};
+use super::{Columns, Format, disksim, oracle};
 
 /// This many records are needed before a pattern in all of them means anything.
 const RECORDS_MIN: usize = 2;
@@ -29,10 +30,10 @@ pub enum Doubt {
         /// Bytes of a block.
         block_bytes: u64,
     },
-    /// Two columns of a table that mean the same.
+    /// Two columns of a table that mean the same, of which the first is read.
     #[error(
-        "the columns `{}` and `{}` mean the same, and only the first is read; give --columns to say which it is",
-        .0[0], .0[1]
+        "the columns `{}` and `{}` mean the same, and only `{}` is read; give --columns to say which it is",
+        .0[0], .0[1], .0[0]
     )]
     Rivals(Box<[String; 2]>),
     /// Records that no program writes as oracleGeneral.
@@ -117,9 +118,9 @@ fn sectors(head: &[u8]) -> Option<Doubt> {
         offset % 512 == 0 && length % 512 == 0 && length > 0 && length <= REQUEST_BYTES_MAX
     };
     let has_many = records().count() >= RECORDS_MIN;
-    let time = match head.contains(&b'.') {
-        true => "ms",
-        false => "ns",
+    let time = match disksim::time_unit(head) {
+        TimeUnit::Millis => "ms",
+        _ => "ns",
     };
     (has_many && records().all(|fields| in_bytes([fields[0], fields[1]])))
         .then_some(Doubt::SectorsMayBeBytes { time })

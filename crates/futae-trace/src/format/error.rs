@@ -40,6 +40,14 @@ pub enum TraceErrorKind {
     /// The generic format needs a column map.
     #[error("a csv trace needs a map of its columns, such as `offset=1:512,length=2:512,kind=3`")]
     NoColumns,
+    /// A column map for a format whose columns are known.
+    #[error(
+        "the format {format} and a column map exclude each other: a map is for tables; leave out one of them"
+    )]
+    ColumnsOfFormat {
+        /// The format.
+        format: &'static str,
+    },
     /// A column map that cannot be used.
     #[error("`{text}` in the column map is not {expected}")]
     Columns {
@@ -189,7 +197,9 @@ pub enum TraceErrorKind {
     )]
     NoFormatNamed,
     /// A block that a format of numbers has no number for.
-    #[error("block {block} of volume {volume} has no number in a {format} trace")]
+    #[error(
+        "block {block} of volume {volume} has no number in a {format} trace; write csv or parquet, which keep volumes and offsets"
+    )]
     Unfit {
         /// The block.
         block: u64,

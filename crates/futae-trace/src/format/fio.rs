@@ -8,7 +8,7 @@ use super::TraceErrorKind;
 use super::context::{Context, Raw};
 use super::decoder::LineDecoder;
 use super::fields::{self, TimeUnit};
-use super::line::{Fields, Separator};
+use super::line::{Comments, Fields, Separator, plain_lines};
 use crate::{Request, RequestKind};
 
 const VERSION_2: &str = "fio version 2 iolog";
@@ -22,7 +22,7 @@ pub struct Iolog {
 impl Iolog {
     pub fn new(head: &[u8]) -> Self {
         Self {
-            timed: head.starts_with(VERSION_3.as_bytes()),
+            timed: begins_with(head, &[VERSION_3]),
             waited_us: 0,
         }
     }
@@ -30,18 +30,30 @@ impl Iolog {
 
 /// Whether the data begins as such a log does.
 pub fn looks_like(head: &[u8]) -> bool {
-    [VERSION_2, VERSION_3]
-        .iter()
-        .any(|mark| head.starts_with(mark.as_bytes()))
+    begins_with(head, &[VERSION_2, VERSION_3])
+}
+
+fn begins_with(head: &[u8], marks: &[&str]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let first = plain_lines(&text).next().unwrap_or_default();
+    marks.iter().any(|mark| first.starts_with(mark))
 }
 
 impl LineDecoder for Iolog {
+    fn comments(&self) -> Comments {
+        match self.timed {
+            true => Comments::Anywhere,
+            // A record begins with the name of a file.
+            false => Comments::AtTop,
+        }
+    }
+
     fn decode(
         &mut self,
         line: &str,
         context: &mut Context,
     ) -> Result<Option<Request>, TraceErrorKind> {
-        if line == VERSION_2 || line == VERSION_3 {
+        if [VERSION_2, VERSION_3].contains(&line.trim()) {
             return Ok(None);
         }
         let fields = Fields::split(line, Separator::Blank);

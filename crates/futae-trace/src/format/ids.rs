@@ -6,6 +6,7 @@ use super::TraceErrorKind;
 use super::context::Context;
 use super::decoder::{Keys, LineDecoder, RecordDecoder};
 use super::fields::number;
+use super::line::Comments;
 use crate::{Request, RequestKind};
 
 /// One decimal number a line.
@@ -18,14 +19,14 @@ impl LineDecoder for Text {
         line: &str,
         context: &mut Context,
     ) -> Result<Option<Request>, TraceErrorKind> {
-        match line {
+        match line.trim() {
             "*" => Ok(None),
-            _ => context.key(number(line)?, None).map(Some),
+            key => context.key(number(key)?, None).map(Some),
         }
     }
 }
 
-/// One name a line, whatever is in it.
+/// One name a line, whatever is in it, without the blanks around it.
 pub struct Names;
 
 impl LineDecoder for Names {
@@ -33,12 +34,16 @@ impl LineDecoder for Names {
         Some(Keys { has_sizes: false })
     }
 
+    fn comments(&self) -> Comments {
+        Comments::Nowhere
+    }
+
     fn decode(
         &mut self,
         line: &str,
         context: &mut Context,
     ) -> Result<Option<Request>, TraceErrorKind> {
-        let named = context.named(line, None, RequestKind::Read, None);
+        let named = context.named(line.trim(), None, RequestKind::Read, None);
         named.map(Some)
     }
 }

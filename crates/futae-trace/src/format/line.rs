@@ -1,6 +1,38 @@
-//! A line of text and its fields.
+//! Lines of text and their fields.
 
 use super::TraceErrorKind;
+
+/// Which lines that begin with `#` are comments. Other lines that begin so are records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comments {
+    /// All of them: no record begins so.
+    Anywhere,
+    /// Those before the first other line: a record may begin so.
+    AtTop,
+    /// None: a record may be any text.
+    Nowhere,
+}
+
+/// A line without its end. What is blank at its edges may be empty fields between tabs.
+pub fn without_end(line: &str) -> &str {
+    line.trim_end_matches(['\r', '\n'])
+}
+
+/// Whether a line has nothing but blanks.
+pub fn is_blank(line: &str) -> bool {
+    line.trim_start().is_empty()
+}
+
+/// Whether a line is a comment, where there are [comments](Comments).
+pub fn is_comment(line: &str) -> bool {
+    line.trim_start_matches(' ').starts_with('#')
+}
+
+/// The lines at the beginning of the data that are neither blank nor comments.
+pub fn plain_lines(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(without_end);
+    lines.filter(|line| !is_blank(line) && !is_comment(line))
+}
 
 /// As many fields as any format has, except for tables.
 pub const FIELDS_FEW: usize = 32;

@@ -24,6 +24,7 @@ mod ids;
 mod line;
 mod meter;
 mod msr;
+mod names;
 mod octf;
 mod opened;
 mod options;
@@ -247,6 +248,11 @@ impl Format {
             self,
             Self::OracleGeneral | Self::Ids | Self::Le32 | Self::Le64 | Self::Be32 | Self::Be64
         )
+    }
+
+    /// Whether its columns mean what their names or a map say.
+    fn is_table(self) -> bool {
+        matches!(self, Self::Csv | Self::Parquet)
     }
 
     /// The decoder of this format; with objects' sizes as lengths, if that is a different one.

@@ -7,7 +7,7 @@ use super::{Columns, Format};
 pub struct TraceOptions {
     /// The format; `None`: detected from the data and the file's name.
     pub format: Option<Format>,
-    /// Which column is what; makes the format [`Format::Csv`].
+    /// Which column is what, of a table: [`Format::Csv`] or [`Format::Parquet`], and no other format.
     pub columns: Option<Columns>,
     /// The block size for formats that number blocks without giving their size.
     pub unit_bytes: u64,

@@ -23,7 +23,7 @@ struct Line<'a> {
 
 /// Whether this can be such a line.
 pub fn is_record(line: &str) -> bool {
-    line.starts_with('{') && line.contains("\"hash_ids\"")
+    line.trim_start().starts_with('{') && line.contains("\"hash_ids\"")
 }
 
 /// Takes the blocks out of the lines.

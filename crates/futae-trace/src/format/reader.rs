@@ -4,6 +4,7 @@ use super::compression::{Compression, Source};
 use super::context::Context;
 use super::data::Data;
 use super::decoder::{Decoder, RecordDecoder};
+use super::line::{self, Comments};
 use super::meter::Meter;
 use super::opened::Opened;
 use super::rows::Rows;
@@ -93,6 +94,8 @@ pub struct TraceReader {
     has_sizes: bool,
     /// Whether a line may hold more than one request.
     repeats: bool,
+    /// Which of the lines that follow are comments.
+    comments: Comments,
     doubts: Vec<Doubt>,
     buffer: Vec<u8>,
 }
@@ -161,6 +164,10 @@ impl TraceReader {
             names_blocks: data.names_blocks || keys.is_some(),
             has_sizes: keys.is_some_and(|keys| keys.has_sizes),
             repeats: matches!(&data.decoder, Decoder::Lines(decoder) if decoder.repeats()),
+            comments: match &data.decoder {
+                Decoder::Lines(decoder) => decoder.comments(),
+                Decoder::Records(_) | Decoder::Table(_) => Comments::Nowhere,
+            },
             doubts: data.doubts,
             decoder: data.decoder,
             buffer: Vec::new(),
@@ -269,9 +276,13 @@ impl TraceReader {
                         .collect(),
                     expected: "text",
                 })?;
-                let line = line.trim();
-                if line.is_empty() || line.starts_with('#') {
+                let line = line::without_end(line);
+                let has_comments = self.comments != Comments::Nowhere;
+                if line::is_blank(line) || has_comments && line::is_comment(line) {
                     return Ok(None);
+                }
+                if self.comments == Comments::AtTop {
+                    self.comments = Comments::Nowhere;
                 }
                 decoder.decode(line, &mut self.context)
             }

@@ -5,7 +5,7 @@ use super::columns::Columns;
 use super::context::{Context, Raw};
 use super::decoder::{Keys, TableDecoder};
 use super::fields::{self, TimeUnit};
-use super::{TraceErrorKind, TraceOptions};
+use super::{TraceErrorKind, TraceOptions, names};
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use std::borrow::Cow;
@@ -222,8 +222,8 @@ impl<R: Rows> TableDecoder for Table<R> {
         self.has_keys().then_some(Keys { has_sizes })
     }
 
-    fn rivals(&self) -> Option<[String; 2]> {
-        Columns::rivals(&names(self.rows.columns(), false))
+    fn rivals(&self) -> Vec<[String; 2]> {
+        names::rivals(&of_columns(self.rows.columns(), false))
     }
 
     fn at_end(&mut self) -> Result<bool, TraceErrorKind> {
@@ -260,11 +260,12 @@ fn check(columns: &Columns, count: usize) -> Result<(), TraceErrorKind> {
 /// What the names of columns say. A nested column holds no field, whatever its name is. If no other column can be the offset
 /// or the key, a nested one is named, so that the error can say that it cannot be.
 fn by_names(columns: &[TableColumn]) -> Option<Columns> {
-    Columns::of_header(&names(columns, false)).or_else(|| Columns::of_header(&names(columns, true)))
+    let map = |with_nested| names::map(&of_columns(columns, with_nested));
+    map(false).or_else(|| map(true))
 }
 
 /// The names of columns; without nested ones, theirs are empty.
-fn names(columns: &[TableColumn], with_nested: bool) -> Vec<&str> {
+fn of_columns(columns: &[TableColumn], with_nested: bool) -> Vec<&str> {
     let name = |column| match column {
         &TableColumn {
             is_nested: true, ..

@@ -1,10 +1,10 @@
 //! Detects a format from the first bytes of the data and the name of the file.
 
 use super::columns::Columns;
-use super::line::{Fields, Separator};
+use super::line::{Fields, Separator, plain_lines};
 use super::{
-    Format, TraceErrorKind, blkparse, blktrace, cachelib, fio, fiu, octf, oracle, prefix, srt,
-    tencent_photo, twitter, vscsi, wikipedia,
+    Format, TraceErrorKind, blkparse, blktrace, cachelib, fio, fiu, names, octf, oracle, prefix,
+    srt, tencent_photo, twitter, vscsi, wikipedia,
 };
 use std::path::Path;
 
@@ -111,39 +111,33 @@ fn by_records(head: &[u8]) -> Option<Format> {
 /// The column map that the first line of a CSV names.
 pub fn header(head: &[u8]) -> Option<Columns> {
     let text = String::from_utf8_lossy(head);
-    let first = lines(&text).next()?;
+    let first = plain_lines(&text).next()?;
     let separator = Separator::of_header(first);
-    let columns = Columns::of_header(Fields::up_to(usize::MAX, first, separator).all())?;
+    let columns = names::map(Fields::up_to(usize::MAX, first, separator).all())?;
     Some(Columns {
         separator,
         ..columns
     })
 }
 
-/// Two columns that a table's first line names and that mean the same.
-pub fn rivals(head: &[u8]) -> Option<[String; 2]> {
+/// Pairs of columns that a table's first line names and that mean the same.
+pub fn rivals(head: &[u8]) -> Vec<[String; 2]> {
     let text = String::from_utf8_lossy(head);
-    let first = lines(&text).next()?;
+    let first = plain_lines(&text).next().unwrap_or_default();
     let separator = Separator::of_header(first);
-    Columns::rivals(Fields::up_to(usize::MAX, first, separator).all())
+    names::rivals(Fields::up_to(usize::MAX, first, separator).all())
 }
 
 /// Whether the end of the first line is in data that is cut off.
 pub fn has_first_line(head: &[u8]) -> bool {
     let end = head.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
     let whole = String::from_utf8_lossy(&head[..end]);
-    lines(&whole).next().is_some()
-}
-
-fn lines(text: &str) -> impl Iterator<Item = &str> {
-    text.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    plain_lines(&whole).next().is_some()
 }
 
 fn by_text(head: &[u8]) -> Option<Format> {
     let text = String::from_utf8_lossy(head);
-    let mut first = lines(&text);
+    let mut first = plain_lines(&text);
     let line = first.next()?;
     if prefix::is_record(line) {
         return Some(Format::Prefix);
@@ -163,7 +157,7 @@ fn by_text(head: &[u8]) -> Option<Format> {
     {
         return Some(Format::Systor);
     }
-    if Columns::of_header(names).is_some() {
+    if names::map(names).is_some() {
         return Some(Format::Csv);
     }
     // The formats have no header, but copies of them may: then the second line tells.

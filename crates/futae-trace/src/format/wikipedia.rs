@@ -5,11 +5,12 @@
 
 use super::columns::Columns;
 use super::fields::TimeUnit;
-use super::line::{Fields, Separator};
+use super::line::{Fields, Separator, plain_lines};
 
 pub fn columns(head: &[u8]) -> Columns {
     let text = String::from_utf8_lossy(head);
-    let fields = Fields::split(text.lines().next().unwrap_or_default(), Separator::Blank);
+    let first = plain_lines(&text).next().unwrap_or_default();
+    let fields = Fields::split(first, Separator::Blank);
     let named = fields
         .all()
         .iter()

@@ -109,27 +109,50 @@ impl Record<'_> {
             _ => Ok(self.offset_bytes),
         }
     }
+}
 
-    /// A number for the block and its volume. Blocks of volume 0 keep theirs.
-    fn id(&self, format: Format) -> Result<u64, TraceErrorKind> {
-        let volume = self.request.volume.0;
-        if volume > 0 && self.block >> ID_VOLUME_SHIFT > 0 {
-            return Err(self.unfit(format));
+/// Where the volume is in a number.
+const VOLUME_SHIFT: u32 = 48;
+
+/// A number for each block of each volume, in a format that has nothing else. Blocks of volume 0 keep theirs.
+struct Numbers {
+    format: Format,
+    /// Whether a block of volume 0 has a number that may be another volume's.
+    first_is_far: bool,
+    /// Whether there are other volumes.
+    has_others: bool,
+}
+
+impl Numbers {
+    fn new(format: Format) -> Self {
+        Self {
+            format,
+            first_is_far: false,
+            has_others: false,
         }
-        Ok(u64::from(volume) << ID_VOLUME_SHIFT | self.block)
     }
 
-    fn unfit(&self, format: Format) -> TraceErrorKind {
+    /// The number of a record's block. An error if another block may have the same.
+    fn of(&mut self, record: &Record<'_>) -> Result<u64, TraceErrorKind> {
+        let volume = record.request.volume.0;
+        let is_far = record.block >> VOLUME_SHIFT > 0;
+        self.first_is_far |= volume == 0 && is_far;
+        self.has_others |= volume > 0;
+        if volume > 0 && is_far || self.first_is_far && self.has_others {
+            return Err(self.unfit(record));
+        }
+        Ok(u64::from(volume) << VOLUME_SHIFT | record.block)
+    }
+
+    /// Why a record's block has no number.
+    fn unfit(&self, record: &Record<'_>) -> TraceErrorKind {
         TraceErrorKind::Unfit {
-            block: self.block,
-            volume: self.request.volume.0,
-            format: format.name(),
+            block: record.block,
+            volume: record.request.volume.0,
+            format: self.format.name(),
         }
     }
 }
-
-/// Where the volume is in an id.
-const ID_VOLUME_SHIFT: u32 = 48;
 
 /// Puts records into a format.
 trait Encoder: Send {

@@ -3,7 +3,7 @@
 //! Times are seconds, counted from the first request's where that does not fit in 32 bits; sizes
 //! are the requests' lengths, at least 1. The format knows neither writes nor volumes.
 
-use super::{Encoder, Record, Sink};
+use super::{Encoder, Numbers, Record, Sink};
 use crate::format::{Format, TraceErrorKind};
 use crate::numbering::Numbering;
 use futae_policy::VolumeId;
@@ -22,6 +22,7 @@ pub struct Oracle {
     sink: Sink,
     spool: BufWriter<File>,
     records: u64,
+    numbers: Numbers,
     /// What is taken from every time.
     zero_seconds: u64,
 }
@@ -33,6 +34,7 @@ impl Oracle {
             sink,
             spool: BufWriter::with_capacity(256 << 10, file),
             records: 0,
+            numbers: Numbers::new(Format::OracleGeneral),
             zero_seconds: 0,
         })
     }
@@ -48,7 +50,7 @@ impl Encoder for Oracle {
         let size = record.request.length_bytes.max(1);
         let mut bytes = [0; RECORD_BYTES];
         bytes[..4].copy_from_slice(&u32::try_from(seconds).unwrap_or(u32::MAX).to_le_bytes());
-        bytes[4..12].copy_from_slice(&record.id(Format::OracleGeneral)?.to_le_bytes());
+        bytes[4..12].copy_from_slice(&self.numbers.of(record)?.to_le_bytes());
         bytes[12..16].copy_from_slice(&u32::try_from(size).unwrap_or(u32::MAX).to_le_bytes());
         bytes[16..].copy_from_slice(&NEVER.to_le_bytes());
         self.spool.write_all(&bytes)?;

@@ -283,10 +283,22 @@ fn what_cannot_be_written_is_said() {
     };
     assert_eq!(
         message(far(0, 1 << 42), Format::Le32),
-        "trace t: block 8589934592 of volume 0 has no number in a le32 trace"
+        "trace t: block 8589934592 of volume 0 has no number in a le32 trace; write csv or parquet, which keep volumes and offsets"
     );
     assert!(message(far(1, 0), Format::Be32).contains("of volume 1 has no number"));
     assert!(message(far(1, 1 << 60), Format::Ids).contains("has no number in a ids trace"));
+    // A number of volume 0 may be one of another volume, whichever comes first.
+    for format in [Format::Ids, Format::Be64, Format::OracleGeneral] {
+        let all = |requests: &[Request]| written(requests, &[], &options(format, View::Start));
+        assert!(all(&[far(0, 1 << 57), far(0, 0)]).is_ok());
+        for requests in [[far(0, 1 << 57), far(1, 0)], [far(1, 0), far(0, 1 << 57)]] {
+            let error = all(&requests).err().map(|e| e.to_string());
+            assert!(
+                error.is_some_and(|e| e.contains("has no number")),
+                "{format}"
+            );
+        }
+    }
     let unwritable = message(far(0, 0), Format::Msr);
     assert!(
         unwritable.starts_with("trace t: msr traces are read, not written; written are oracle")

@@ -1,7 +1,7 @@
 //! CSV and plain numbers.
 
 use super::labels::Labels;
-use super::{Encoder, Extras, Record, Sink};
+use super::{Encoder, Extras, Numbers, Record, Sink};
 use crate::format::{Format, TraceErrorKind};
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
@@ -116,22 +116,28 @@ pub fn kind(kind: RequestKind) -> &'static str {
 }
 
 /// One decimal number a line.
-pub struct Ids(Sink);
+pub struct Ids {
+    sink: Sink,
+    numbers: Numbers,
+}
 
 impl Ids {
     pub fn new(sink: Sink) -> Self {
-        Self(sink)
+        Self {
+            sink,
+            numbers: Numbers::new(Format::Ids),
+        }
     }
 }
 
 impl Encoder for Ids {
     fn write(&mut self, record: &Record<'_>) -> Result<(), TraceErrorKind> {
-        writeln!(self.0, "{}", record.id(Format::Ids)?)?;
+        writeln!(self.sink, "{}", self.numbers.of(record)?)?;
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<Sink, TraceErrorKind> {
-        Ok(self.0)
+        Ok(self.sink)
     }
 }
 
@@ -139,18 +145,23 @@ impl Encoder for Ids {
 pub struct Binary {
     sink: Sink,
     format: Format,
+    numbers: Numbers,
 }
 
 impl Binary {
     pub fn new(sink: Sink, format: Format) -> Self {
-        Self { sink, format }
+        Self {
+            sink,
+            format,
+            numbers: Numbers::new(format),
+        }
     }
 }
 
 impl Encoder for Binary {
     fn write(&mut self, record: &Record<'_>) -> Result<(), TraceErrorKind> {
-        let id = record.id(self.format)?;
-        let short = u32::try_from(id).map_err(|_| record.unfit(self.format));
+        let id = self.numbers.of(record)?;
+        let short = u32::try_from(id).map_err(|_| self.numbers.unfit(record));
         match self.format {
             Format::Le32 => self.sink.write_all(&short?.to_le_bytes())?,
             Format::Be32 => self.sink.write_all(&short?.to_be_bytes())?,

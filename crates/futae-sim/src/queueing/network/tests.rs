@@ -152,3 +152,16 @@ fn what_nobody_waits_for_delays_who_comes_behind() {
     );
     assert_eq!(took(&|network| network.use_store(0, false)), 200);
 }
+
+#[test]
+fn work_at_the_end_of_time_ends_there() {
+    for model in ["store=1s*1", "store=1s"] {
+        let mut network = Network::new(model.parse().expect("a model"), 1, 1, None, 1);
+        network.begin_counting();
+        for now in [0, u64::MAX - 5, u64::MAX] {
+            let now = network.arrival(now);
+            network.ask(now, MISS);
+        }
+        assert_eq!(network.finish().all.requests, 3);
+    }
+}

@@ -193,12 +193,32 @@ fn a_column_map_reads_any_table() {
         "offset=1,time=0:weeks",
         "offset=1,colour=2",
         "offset=1,separator=pipe",
+        "offset=0,offset=1",
+        "offset=0,time=1,length=2,length=3,time=4",
+        "separator=tab,offset=0,separator=tab",
     ] {
         let message = columns(bad).map_err(|e| e.to_string());
         assert!(
             message.is_err_and(|e| e.contains("in the column map is not")),
             "{bad}"
         );
+    }
+    for columns in [
+        "volume=0,volume=1,offset=2,length=3,length=4",
+        "key=0,key=1",
+    ] {
+        assert!(columns.parse::<Columns>().is_ok(), "{columns}");
+    }
+    for format in Format::ALL {
+        let options = TraceOptions {
+            format: Some(format),
+            columns: columns("offset=0").ok(),
+            ..TraceOptions::default()
+        };
+        let error = reader("t", b"1,2\n", &options).err().map(|e| e.to_string());
+        let is_refused = error.is_some_and(|e| e.contains("a map is for tables"));
+        let is_table = [Format::Csv, Format::Parquet].contains(&format);
+        assert_eq!(is_refused, !is_table, "{format}");
     }
     let options = TraceOptions {
         format: Some(Format::Csv),
