@@ -201,7 +201,7 @@ def mrc(
     aet: take the times between uses of this share of the blocks (AET; lru only).
     kosmo: find the sizes that hit the requests for this share of the blocks (Kosmo; fifo, lru, lfu, lfu-in-cache and lrfu).
     kosmo_blocks: the same for so many blocks.
-    mini: simulate small caches under the requests for this share of the blocks (any policy).
+    mini: simulate small caches under the requests for this share of the blocks (any policy that reads nothing ahead).
     repeats: draw each sample this often; the curve is their mean, and ``half_width`` half of its 95 % interval.
     requests: use so many requests.
     The others, ``frame`` among them, are as in :func:`simulate`; ``"report"`` is what ``futae mrc --json`` prints.

@@ -9,7 +9,7 @@ use futae_policy::{Kind, PolicySpec, Shape};
 use futae_sim::curve::{
     Made, Makings, Methods, Source, SourceError, TraceStream, cache_sizes, even_sizes,
 };
-use futae_sim::run::ViewChoice;
+use futae_sim::run::{Neighbours, ViewChoice};
 use futae_trace::{BlockRequest, Doubt, TraceOptions, TraceReader, View, is_trace};
 use pyo3::prelude::*;
 use serde_json::json;
@@ -101,26 +101,30 @@ impl Origin {
     }
 }
 
-/// Reads a trace into memory, or makes a workload; also with warnings.
+/// Reads a trace into memory for runs that use neighbours as said, or makes a workload from a seed; of both so many requests. Also
+/// with warnings.
 pub fn whole(
     origin: Origin,
-    requests: Option<u64>,
-    seed: u64,
+    (requests, seed): (Option<u64>, u64),
+    neighbours: Neighbours,
     tell: &dyn Fn(f64),
 ) -> Result<(Source, Vec<String>), String> {
     let text = |error: SourceError| error.to_string();
     let (view, bytes) = (origin.view, origin.block_bytes);
     let path = &origin.path;
     let read = match origin.content {
-        Content::Named if is_trace(path) => Source::of_trace(path, view, &origin.options, requests),
+        Content::Named if is_trace(path) => {
+            Source::of_trace(path, view, &origin.options, requests, neighbours)
+        }
         Content::Named => {
             let view = View::Blocks(bytes);
             let source = Source::open(&origin.source, view, bytes, requests, seed);
             source.map(|source| (source, 0, Vec::new()))
         }
-        Content::Opened(reader) => Source::of_opened(*reader, view, bytes, requests),
+        Content::Opened(reader) => Source::of_opened(*reader, (view, bytes), requests, neighbours),
         Content::Numbers(reader) => {
-            let source = Source::of_reader(&mut reader.telling(tell), View::Start, requests);
+            let (mut reader, view) = (reader.telling(tell), (View::Start, bytes));
+            let source = Source::of_reader(&mut reader, view, requests, neighbours);
             source.map(|source| (source, 0, Vec::new()))
         }
     };
@@ -128,28 +132,37 @@ pub fn whole(
     Ok((source, warnings(skipped, &doubts)))
 }
 
-/// Passes the accesses of a trace, `limit` at most, which are not kept. Returns their number, and warnings.
+/// Passes the accesses of a trace, and keeps them if the exact curve is to be simulated of so many requests; also with warnings.
 fn passing(
     origin: Origin,
-    limit: u64,
-    act: impl FnMut(BlockRequest),
+    requests: Option<u64>,
+    makings: &mut Makings,
     tell: &dyn Fn(f64),
-) -> Result<(u64, Vec<String>), String> {
+) -> Result<(Option<Source>, Vec<String>), String> {
     let text = |error: SourceError| error.to_string();
+    let is_kept = makings.is_simulated();
+    let act = |request| makings.take(request);
     let (view, bytes) = (origin.view, origin.block_bytes);
     let stream = match origin.content {
         Content::Named => TraceStream::open(&origin.path, view, &origin.options),
         Content::Opened(reader) => Ok(TraceStream::of_opened(*reader, view, bytes)),
-        Content::Numbers(reader) => {
-            return Ok((
-                passing_numbers(reader, bytes, limit, act, tell)?,
-                Vec::new(),
-            ));
+        Content::Numbers(mut reader) => {
+            passing_numbers(&mut reader, bytes, act, tell)?;
+            reader.rewind();
+            let kept = is_kept.then(|| {
+                let (mut reader, view) = (reader.telling(tell), (View::Start, bytes));
+                Source::of_reader(&mut reader, view, requests, Neighbours::Unused)
+            });
+            return Ok((kept.transpose().map_err(text)?, Vec::new()));
         }
     };
     let mut stream = stream.map_err(text)?;
-    let requests = stream.each(limit, act, tell).map_err(text)?;
-    Ok((requests, warnings(stream.skipped(), &stream.doubts())))
+    let kept = match is_kept {
+        true => stream.each_kept(requests, act, tell).map(Some),
+        false => stream.each(act, tell).map(|()| None),
+    };
+    let kept = kept.map_err(text)?;
+    Ok((kept, warnings(stream.skipped(), &stream.doubts())))
 }
 
 /// Numbers that are read at a time.
@@ -159,26 +172,23 @@ const TOO_MANY_BLOCKS: &str = "too many blocks for an exact curve: take shards, 
 
 /// The same of an array. Its blocks are in the sample as they would be in a file of the same numbers.
 fn passing_numbers(
-    mut reader: NumberReader,
+    reader: &mut NumberReader,
     block_bytes: u64,
-    limit: u64,
     mut act: impl FnMut(BlockRequest),
     tell: &dyn Fn(f64),
-) -> Result<u64, String> {
-    let limit = limit.min(reader.length() as u64);
-    let (mut numbers, mut taken) = (Vec::new(), 0);
-    while taken < limit {
-        let wanted = (limit - taken).min(NUMBERS as u64) as usize;
+) -> Result<(), String> {
+    let (length, mut numbers, mut taken) = (reader.length(), Vec::new(), 0);
+    while taken < length {
         numbers.clear();
-        let read = reader.read(&mut numbers, wanted);
+        let read = reader.read(&mut numbers, NUMBERS);
         read.map_err(|error| error.to_string())?;
         for &number in &numbers {
             act(BlockRequest::read(key(number, block_bytes)));
         }
-        taken += numbers.len() as u64;
-        tell(taken as f64 / limit as f64);
+        taken += numbers.len();
+        tell(taken as f64 / length as f64);
     }
-    Ok(taken)
+    Ok(())
 }
 
 /// Bytes of a sector, by which requests of files are told apart.
@@ -212,6 +222,7 @@ impl Wanted {
             kosmo_blocks: self.kosmo_blocks,
             mini: self.mini,
             repeats: self.repeats,
+            requests: self.requests,
             seed: self.seed,
         }
     }
@@ -256,21 +267,21 @@ impl Wanted {
         let text = |error: SourceError| error.to_string();
         let half = |done: f64| tell(done / 2.0);
         let (is_exact, is_sampled) = (self.methods().is_exact(), self.methods().is_sampled());
-        let (requests, blocks, is_estimate, warnings) = if !origin.is_workload() && is_sampled {
-            let limit = self.requests.unwrap_or(u64::MAX);
-            let (requests, warnings) =
-                passing(origin, limit, |request| makings.take(request), &half)?;
-            let (blocks, is_estimate) = makings.distinct();
-            (requests, blocks, is_estimate, warnings)
+        let (source, warnings) = if !origin.is_workload() && is_sampled {
+            passing(origin, self.requests, &mut makings, &half)?
         } else {
-            let (source, warnings) = whole(origin, self.requests, self.seed, &|_| tell(0.0))?;
+            let neighbours = Neighbours::of_policy(policy);
+            let drawn = (self.requests, self.seed);
+            let (source, warnings) = whole(origin, drawn, neighbours, &|_| tell(0.0))?;
             if makings.has_too_many(source.blocks()) {
                 return Err(TOO_MANY_BLOCKS.to_owned());
             }
-            let read = source.each(|request| makings.take(request), &half);
-            read.map_err(text)?;
-            (source.requests(), source.blocks(), false, warnings)
+            makings.take_all(&source, &half).map_err(text)?;
+            (Some(source), warnings)
         };
+        let requests = source.as_ref().map_or(makings.requests(), Source::requests);
+        let blocks = source.as_ref().map(|source| (source.blocks(), false));
+        let (blocks, is_estimate) = blocks.unwrap_or_else(|| makings.distinct());
         if makings.has_too_many(blocks) {
             return Err(TOO_MANY_BLOCKS.to_owned());
         }
@@ -282,7 +293,8 @@ impl Wanted {
         }
         let sizes = self.sizes(block_bytes, blocks)?;
         let second = |done: f64| tell(0.5 + done / 2.0);
-        let found = makings.curves(policy, &sizes, self.seed, &second);
+        let of = (source.as_ref(), self.seed);
+        let found = makings.curves(policy, &sizes, of, &second);
         let found = found.map_err(|error| error.to_string())?;
         let truth = found.first().filter(|_| is_exact);
         let curve = |(at, made): (usize, &Made)| {

@@ -5,6 +5,7 @@ use crate::curve::{Given, Origin, whole};
 use crate::patience::patiently;
 use crate::refused;
 use futae_sim::locality::{Bins, Study};
+use futae_sim::run::Neighbours;
 use futae_sim::{LevelSpec, Link};
 use pyo3::prelude::*;
 
@@ -44,17 +45,12 @@ pub fn locality(
         true => Bins::Log,
         false => Bins::Linear,
     };
-    let (block_bytes, name) = (origin.block_bytes, origin.source.clone());
+    let name = origin.source.clone();
     let find = |tell: &(dyn Fn(f64) + Sync)| -> Result<(String, Vec<String>), String> {
-        let (source, warnings) = whole(origin, counted.requests, counted.seed, &|_| tell(0.0))?;
-        let study = Study::of(
-            source,
-            block_bytes,
-            (levels, link),
-            counted.warmup,
-            counted.seed,
-            tell,
-        );
+        let neighbours = Neighbours::of([&levels[..]]);
+        let drawn = (counted.requests, counted.seed);
+        let (source, warnings) = whole(origin, drawn, neighbours, &|_| tell(0.0))?;
+        let study = Study::of(source, (levels, link), counted.warmup, counted.seed, tell);
         let study = study.map_err(|error| error.to_string())?;
         let summary = study.summary(&name, counted.bins, kind);
         let json = serde_json::to_string(&summary).map_err(|error| error.to_string())?;

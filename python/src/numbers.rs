@@ -93,6 +93,11 @@ impl NumberReader {
         })
     }
 
+    /// Goes back to the first number.
+    pub fn rewind(&mut self) {
+        self.next = 0;
+    }
+
     /// How many numbers there are.
     pub fn length(&self) -> usize {
         self.length

@@ -4,11 +4,11 @@ use crate::arrow::Rows;
 use crate::ask::{Reading, of_facts};
 use crate::numbers::{NAME, NumberReader};
 use crate::refused;
+use futae_sim::SimulationError;
 use futae_sim::objects::Lives;
 use futae_sim::run::{Think, TraceFacts, Traces};
 use futae_sim::study::{Listener, ObjectStudy, Stage, Study, StudyError};
-use futae_sim::{SimulationError, read_ahead_blocks};
-use futae_trace::{TraceOptions, WorkloadSpec};
+use futae_trace::{TraceOptions, View, WorkloadSpec};
 use futae_units::Size;
 use pyo3::prelude::*;
 use serde_json::to_string;
@@ -150,8 +150,8 @@ impl Asked {
                 reader.telling(move |done| tell((at as f64 + done) / count / share))
             };
             let mut readers: Vec<_> = readers.into_iter().enumerate().map(telling).collect();
-            let ahead = read_ahead_blocks(study.hierarchies.iter().flatten());
-            let traces = Traces::of_readers(&mut readers, NAME, block_bytes, ahead);
+            let each = (View::Start, block_bytes);
+            let traces = Traces::of_readers(&mut readers, NAME, each, study.neighbours());
             let found = traces.map_err(StudyError::from);
             let found = found.and_then(|traces| study.of_traces(&traces, &ear));
             ear.outcome(found.map(|report| to_string(&report)))

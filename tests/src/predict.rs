@@ -87,6 +87,7 @@ impl TwoLevels {
             write_mode: WriteMode::WriteThrough,
             guests: 1,
             blocks: self.blocks,
+            volumes: Vec::new(),
             seed: self.seed,
         }
     }
@@ -204,6 +205,7 @@ pub fn one_level_hierarchy(policy: &str, slots: u32, blocks: u64) -> Hierarchy {
         write_mode: WriteMode::WriteThrough,
         guests: 1,
         blocks,
+        volumes: Vec::new(),
         seed: 0,
     };
     Hierarchy::new(&shape).expect("a hierarchy")

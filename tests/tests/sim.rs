@@ -424,3 +424,67 @@ fn guests_with_workloads_ask_at_their_rates() {
     let expected = "2 guests, each with its own workload, request as often as the numbers before their workloads say, and share one cache";
     assert!(said.contains(expected), "{said}");
 }
+
+/// Runs of neighbours on two volumes: what `sim` counts of a policy that reads ahead, `mrc` and `locality` find, too, and other policies of the
+/// same command count the same.
+#[test]
+fn curves_intervals_and_neighbours_are_those_of_a_run_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("runs.csv");
+    let run_of = |at: u64| {
+        let (volume, from) = (["a", "b"][at as usize % 2], at * at * 7919 % 2000);
+        (from..from + at % 30).map(move |block| format!("{volume},{},4096\n", block * 4096))
+    };
+    let lines: String = (0..600).flat_map(run_of).collect();
+    std::fs::write(&path, format!("volume,offset,length\n{lines}")).expect("room");
+    let path = path.to_str().expect("UTF-8");
+    let misses = |arguments: &[&str]| {
+        let report = run_json(&[&["sim", path, "--json"], arguments].concat());
+        let runs = report["runs"].as_array().expect("runs").clone();
+        runs.iter()
+            .map(|run| run["levels"][0]["misses"].as_u64())
+            .collect::<Vec<_>>()
+    };
+    let size = ["--sizes", "500blocks"];
+    let policies = ["const", "linux(readahead=32)", "linux(readahead=8)"];
+    let alone = policies.map(|policy| misses(&[&["--policy", policy], &size[..]].concat())[0]);
+    let together = misses(&[&["--policy", &policies.join(",")], &size[..]].concat());
+    assert_eq!(together, alone, "beside others");
+    for (policy, misses) in policies.iter().zip(alone) {
+        let curve = run_json(&[&["mrc", path, "--json", "--policy", policy], &size[..]].concat());
+        let requests = curve["requests"].as_f64().expect("a number");
+        let ratio = curve["curves"][0]["points"][0]["miss_ratio"].as_f64();
+        let missed = ratio.expect("a number") * requests;
+        assert_eq!(Some(missed.round() as u64), misses, "{policy}");
+        let level = format!("{policy}:500blocks");
+        let places = run_json(&[
+            "locality", path, "--warmup", "0", "--level", &level, "--json",
+        ]);
+        let below = &places["taps"][1];
+        // Each block that is read below is read there once without having been read before.
+        let again = below["reaccesses"].as_u64().expect("a number");
+        assert!(
+            misses.is_some_and(|misses| again < misses),
+            "{policy}: {again}"
+        );
+    }
+    let blocks = |options: &[&str]| {
+        let few = ["mrc", path, "--json", "--requests", "100", "--sizes", "10%"];
+        run_json(&[&few, options].concat())["curves"][0]["points"][0]["blocks"].clone()
+    };
+    assert_eq!(
+        blocks(&["--shards", "1"]),
+        blocks(&[]),
+        "a tenth of all blocks"
+    );
+    let sampled = run(&[
+        "mrc",
+        path,
+        "--policy",
+        "linux(readahead=32)",
+        "--mini",
+        "0.5",
+    ]);
+    let said = String::from_utf8_lossy(&sampled.stderr);
+    assert!(said.contains("have no neighbours"), "{said}");
+}

@@ -297,6 +297,11 @@ impl<P: Policy, I: Index> Level<P, I> {
         self.policy.note_costs(costs);
     }
 
+    /// Announces, before any other call, where volumes begin; see [`Policy::note_volumes`].
+    pub fn note_volumes(&mut self, firsts: &[u64]) {
+        self.policy.note_volumes(firsts);
+    }
+
     /// The policy's own decisions; see [`Policy::remarks`].
     pub fn remarks(&self) -> &[String] {
         self.policy.remarks()

@@ -78,6 +78,11 @@ pub trait Policy: Send {
     /// The measured costs of stores, for policies that weigh by them.
     fn note_costs(&mut self, _costs: &StoreCosts) {}
 
+    /// Announces, before any other call, that what are several volumes in truth have been numbered into volume 0, and begin at these
+    /// indices, in order. For policies to which it matters where a volume begins and ends; a simulator calls it, a live cache, in which
+    /// each volume has its own [`VolumeId`](crate::VolumeId), does not.
+    fn note_volumes(&mut self, _firsts: &[u64]) {}
+
     /// The classes by which the policy weighs blocks, and the current weights; empty if it does not
     /// weigh. Blocks of higher weight are evicted sooner.
     fn weights(&self) -> Vec<(String, f64)> {
@@ -179,6 +184,9 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn note_costs(&mut self, costs: &StoreCosts) {
         (**self).note_costs(costs);
+    }
+    fn note_volumes(&mut self, firsts: &[u64]) {
+        (**self).note_volumes(firsts);
     }
     fn weights(&self) -> Vec<(String, f64)> {
         (**self).weights()

@@ -71,6 +71,21 @@ impl<'a> Batch<'a> {
         self.bytes.get(at).copied().unwrap_or(0)
     }
 
+    /// Passes each request as a batch of its own.
+    pub(crate) fn each_one(&self, mut act: impl FnMut(&Batch<'_>)) {
+        fn of<T>(all: &[T], at: usize) -> &[T] {
+            all.get(at..=at).unwrap_or_default()
+        }
+        for at in 0..self.blocks.len() {
+            act(&Batch {
+                blocks: of(self.blocks, at),
+                writes: &[u64::from(self.is_write(at))],
+                next_uses: of(self.next_uses, at),
+                bytes: of(self.bytes, at),
+            });
+        }
+    }
+
     /// The part of the batch with these requests, as far as it exists; the first must be a multiple
     /// of 64.
     pub(crate) fn part(&self, range: Range<usize>) -> Batch<'a> {

@@ -6,7 +6,8 @@
 //! * [`Aet`]: the same from the times between uses (Hu et al., ATC 2016);
 //! * [`Kosmo`]: policies that evict by ranks, such as FIFO and LRFU, in one pass (Shakiba et al., FAST
 //!   2024);
-//! * [`MiniTrace`]: any policy, by a small copy of the trace and of the cache (Waldspurger et al.,
+//! * [`Source::simulate_sizes`]: any policy, by a simulation of each size;
+//! * [`MiniTrace`]: any policy that reads nothing ahead, by a small copy of the trace and of the cache (Waldspurger et al.,
 //!   ATC 2017).
 //!
 //! [`Methods`] selects several of them at once.
@@ -24,7 +25,9 @@ mod mini;
 mod sample;
 mod sampled;
 mod shards;
+mod simulated;
 mod source;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -33,12 +36,13 @@ pub use distance::StackDistances;
 pub use exact::ExactLru;
 pub use histogram::Histogram;
 pub use kosmo::{Kosmo, KosmoError};
-pub use methods::{CacheSizesError, Made, Makings, Methods, cache_sizes};
+pub use methods::{CacheSizesError, Made, Makings, Methods, MethodsError, cache_sizes};
 pub use mini::{MiniTrace, simulate_sizes};
 pub use sample::{ByHash, Sample, SampleError};
 pub use sampled::{Positions, Sampled};
 pub use shards::Shards;
-pub use source::{Source, SourceError, TraceStream};
+pub use source::{Source, SourceError};
+pub use stream::TraceStream;
 
 use serde::Serialize;
 

@@ -11,6 +11,7 @@ use futae_policy::{
     Access, AccessKind, BlockId, Class, Counters, Decision, Directive, Level, Outcome, PolicySpec,
     Prng, RegisteredPolicy, Shape, SpecError,
 };
+use std::ops::Range;
 
 /// The parameters of one level.
 #[derive(Clone, Debug)]
@@ -61,6 +62,8 @@ pub struct HierarchyShape {
     pub guests: u32,
     /// Blocks of each guest.
     pub blocks: u64,
+    /// For each guest the numbers, among its own, at which its volumes begin, in order; empty if each guest has one volume.
+    pub volumes: Vec<Vec<u32>>,
     /// The seed from which every level's policy gets its own.
     pub seed: u64,
 }
@@ -79,6 +82,20 @@ impl HierarchyShape {
             slots: self.levels[level].slots_of(guest),
             seed: self.policy_seed(guest, level),
         }
+    }
+
+    /// Where the volumes of these guests begin, by numbers in the whole hierarchy.
+    pub(crate) fn volumes_of(&self, guests: Range<u32>) -> Vec<u64> {
+        let of = |guest: u32| {
+            let own = self
+                .volumes
+                .get(guest as usize)
+                .filter(|own| !own.is_empty());
+            let own = own.map_or(&[0][..], Vec::as_slice).iter();
+            let first = u64::from(guest) * self.blocks;
+            own.map(move |&begin| first + u64::from(begin))
+        };
+        guests.flat_map(of).collect()
     }
 
     pub(crate) fn check(&self) {
@@ -260,7 +277,10 @@ impl Hierarchy {
     pub fn new(shape: &HierarchyShape) -> Result<Self, SpecError> {
         shape.check();
         let bottom = shape.levels.len() - 1;
-        let stage = |guest: u32, at: usize, first: u64, blocks: u64| {
+        let stage = |guests: Range<u32>, at: usize| {
+            let guest = guests.start;
+            let first = u64::from(guest) * shape.blocks;
+            let end = u64::from(guests.end) * shape.blocks;
             let level = &shape.levels[at];
             let mut spec = level.policy.clone();
             if let Some(below) = shape.levels.get(at + 1) {
@@ -270,10 +290,11 @@ impl Hierarchy {
             let index = BackedIndex::new(first);
             let mut level = Level::new(policy, index, level.slots_of(guest));
             level.number_blocks(first);
+            level.note_volumes(&shape.volumes_of(guests));
             Ok(Stage {
                 reach: Reach {
                     level,
-                    blocks: first..first + blocks,
+                    blocks: first..end,
                     reads_ahead: spec.reads_ahead(),
                 },
                 link: shape.links.get(at).copied().unwrap_or_default(),
@@ -282,17 +303,14 @@ impl Hierarchy {
             })
         };
         let own = |guest: u32| {
-            let first = u64::from(guest) * shape.blocks;
-            (0..bottom)
-                .map(|at| stage(guest, at, first, shape.blocks))
-                .collect()
+            let levels = 0..bottom;
+            levels.map(|at| stage(guest..guest + 1, at)).collect()
         };
-        let all = u64::from(shape.guests) * shape.blocks;
         Ok(Self {
             own: (0..shape.guests)
                 .map(own)
                 .collect::<Result<_, SpecError>>()?,
-            shared: stage(0, bottom, 0, all)?,
+            shared: stage(0..shape.guests, bottom)?,
             store: Store::default(),
             blocks: shape.blocks,
             taken: (shape.write_mode == WriteMode::WriteBack)

@@ -42,5 +42,5 @@ pub use hierarchy::{Hierarchy, HierarchyShape, LevelShape};
 pub use index::BackedIndex;
 pub use link::{Below, Link, Store, put};
 pub use run::{LevelResult, Report, Run, SimulationError, SimulationSpec, simulate, simulate_all};
-pub use spec::{LevelSpec, LevelSpecError, links, read_ahead_blocks};
+pub use spec::{LevelSpec, LevelSpecError, links};
 pub use write_back::WriteMode;

@@ -15,4 +15,4 @@ mod tests;
 
 pub use intervals::{Bin, Bins, GAP_THRESHOLD, Intervals};
 pub use study::{Study, StudyError, Summary, end_bytes};
-pub use taps::{Locality, LocalityError, Tap};
+pub use taps::Tap;

@@ -12,10 +12,12 @@ use serde::Serialize;
 mod cascade;
 mod feeding;
 mod message;
+mod one_by_one;
 mod tier;
 
 pub use cascade::Cascade;
 use feeding::Feeding;
+pub(crate) use one_by_one::OneByOne;
 
 /// Requests served by one level, or by the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -95,6 +97,7 @@ pub fn build_last(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError>
     let alone = MakeOne {
         slots: level.slots,
         blocks: u64::from(shape.guests) * shape.blocks,
+        volumes: shape.volumes_of(0..shape.guests),
         guests: (shape.guests > 1).then_some(shape.blocks),
     };
     visit(&level.policy, &shape.policy_shape(0, last), alone)
@@ -111,6 +114,7 @@ struct One<P> {
 struct MakeOne {
     slots: u32,
     blocks: u64,
+    volumes: Vec<u64>,
     guests: Option<u64>,
 }
 
@@ -119,6 +123,7 @@ impl Visit for MakeOne {
     fn visit<P: RegisteredPolicy + 'static>(self, policy: P) -> Self::Output {
         let mut level = Level::new(policy, BackedIndex::new(0), self.slots);
         level.number_blocks(0);
+        level.note_volumes(&self.volumes);
         Box::new(One {
             reach: Reach::new(level, 0..self.blocks),
             store: Store::default(),

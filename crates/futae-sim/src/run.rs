@@ -18,6 +18,7 @@ mod guest_columns;
 mod interleave;
 mod latency;
 mod noting;
+mod numbered;
 mod one_pass;
 mod order;
 mod parallel;
@@ -35,7 +36,8 @@ pub use amount::Amount;
 pub use bounds::Bounds;
 pub use closed::{ClosedLoop, GuestPace, Think, ThinkError};
 pub use columns::{Column, Values};
-use drive::{Drive, Known};
+pub(crate) use drive::Drive;
+use drive::Known;
 pub use facts::TraceFacts;
 pub use interleave::Interleave;
 pub(crate) use latency::seconds;
@@ -46,7 +48,7 @@ pub use parallel::in_parallel;
 use parallel::leaves_threads;
 pub use plan::Plan;
 pub use queued::Arrivals;
-pub use reading::Reading;
+pub use reading::{Neighbours, Reading};
 use requests::interleaved;
 pub use requests::{Requests, guest_seed};
 pub use results::{GuestResult, LevelResult, Report, Run, WindowResult};
@@ -124,6 +126,12 @@ pub enum SimulationError {
         "a level reads ahead, and with --view start blocks have no neighbours; use --view blocks, or leave out readahead"
     )]
     NoNeighbours,
+    /// Runs that read ahead beside others, over a trace that they do not view alike.
+    #[error(
+        "trace {0} names objects that have sizes: runs with a level that reads ahead cut them into blocks, and the others take each as one \
+         block; say --view blocks for all of them, or simulate them apart"
+    )]
+    MixedViews(String),
     /// A trace without times, for an order that needs them.
     #[error(
         "trace {0} has no times, so its requests cannot be put in the order of time; use --order turns"
@@ -311,6 +319,7 @@ fn plan<'a>(
         write_mode: spec.write_mode,
         guests,
         blocks,
+        volumes: Vec::new(),
         distinct: blocks,
         footprint: all,
         block_bytes: spec.block_bytes,

@@ -122,11 +122,13 @@ impl LevelSpec {
         self.policy.needs_future()
     }
 
-    /// Whether it can be simulated while the set of blocks is unknown.
+    /// Whether it can be simulated, with blocks of `block_bytes`, while the set of blocks is unknown. A level that may be larger than all
+    /// of them cannot, because only the set tells whether it is.
     #[must_use]
-    pub fn is_open_ended(&self) -> bool {
+    pub fn is_open_ended(&self, block_bytes: u64) -> bool {
         let policy = &self.policy;
         !matches!(self.size, Size::Percent(_))
+            && self.slots(block_bytes, 0).is_ok()
             && self.others.is_empty()
             && !policy.needs_future()
             && !policy.needs_volume_size()
@@ -226,12 +228,6 @@ impl From<LevelSpec> for String {
     fn from(spec: LevelSpec) -> Self {
         spec.to_string()
     }
-}
-
-/// How many blocks these levels read ahead at most, for [`Reading`](crate::run::Reading::read_ahead_blocks).
-pub fn read_ahead_blocks<'a>(levels: impl Iterator<Item = &'a LevelSpec>) -> u32 {
-    let blocks = levels.map(|level| level.policy.read_ahead_blocks());
-    blocks.max().unwrap_or(0)
 }
 
 #[cfg(test)]

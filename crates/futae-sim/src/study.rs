@@ -18,10 +18,10 @@ pub use windows::Windows;
 use crate::link::Link;
 use crate::queueing::LatencyModel;
 use crate::run::{
-    ClosedLoop, Order, Reading, Report, Requests, SimulationSpec, Think, TraceFacts,
+    ClosedLoop, Neighbours, Order, Reading, Report, Requests, SimulationSpec, Think, TraceFacts,
     TraceSimulation, Traces, ViewChoice, simulate_all, simulate_guests, simulate_one_pass,
 };
-use crate::spec::{LevelSpec, links, read_ahead_blocks};
+use crate::spec::{LevelSpec, links};
 use crate::write_back::WriteMode;
 use futae_trace::{TraceOptions, TraceReader, WorkloadSpec, is_trace};
 use std::path::{Path, PathBuf};
@@ -207,6 +207,12 @@ impl Study {
         Ok((report, workloads))
     }
 
+    /// Which of its hierarchies use neighbours.
+    #[must_use]
+    pub fn neighbours(&self) -> Neighbours {
+        Neighbours::of(self.hierarchies.iter().map(Vec::as_slice))
+    }
+
     /// How traces have to be read for it, each with its options.
     #[must_use]
     pub fn reading(&self, options: Vec<TraceOptions>, view: ViewChoice) -> Reading {
@@ -218,7 +224,7 @@ impl Study {
             keep_times: self.warmup.is_some_and(Warmup::needs_times)
                 || self.windows.is_some_and(Windows::needs_times)
                 || self.is_queued() && self.clients.is_none(),
-            read_ahead_blocks: read_ahead_blocks(self.hierarchies.iter().flatten()),
+            neighbours: self.neighbours(),
             closed: closed.map(|(think, model)| ClosedLoop { think, model }),
         }
     }
@@ -249,7 +255,7 @@ impl Study {
             in_requests,
             goes_on || self.keeps_requests,
         ) && let [only] = &self.simulations(warmup)[..]
-            && only.is_one_pass(view)
+            && only.is_one_pass(view, options.unit_bytes)
             && !has_sizes(path, options)
         {
             let set = &mut |done| listener.progress(Stage::OnePass, done);

@@ -74,7 +74,7 @@ fn in_memory(path: &PathBuf, spec: &TraceSimulation) -> Result<serde_json::Value
 }
 
 fn one_pass(path: &PathBuf, spec: &TraceSimulation) -> Result<serde_json::Value, String> {
-    assert!(spec.is_one_pass(ViewChoice::Usual));
+    assert!(spec.is_one_pass(ViewChoice::Usual, 4096));
     facts(simulate_one_pass(
         path,
         &options(),
@@ -93,7 +93,11 @@ fn every_policy_counts_the_same() {
         let level = format!("{}:500blocks", kind.name());
         let spec = simulation(&[&level]);
         let needs_all = ["opt", "opt-bypass", "const"].contains(&kind.name());
-        assert_eq!(spec.is_one_pass(ViewChoice::Usual), !needs_all, "{level}");
+        assert_eq!(
+            spec.is_one_pass(ViewChoice::Usual, 4096),
+            !needs_all,
+            "{level}"
+        );
         if !needs_all {
             assert_eq!(one_pass(&path, &spec), in_memory(&path, &spec), "{level}");
         }
@@ -141,7 +145,7 @@ fn levels_write_modes_and_warm_ups_make_no_difference() {
 
 #[test]
 fn what_needs_the_whole_trace_is_told_apart() {
-    let is_one_pass = |levels: &[&str]| simulation(levels).is_one_pass(ViewChoice::Usual);
+    let is_one_pass = |levels: &[&str]| simulation(levels).is_one_pass(ViewChoice::Usual, 4096);
     assert!(is_one_pass(&["lru:1MiB", "exclusive(lfu):8blocks"]));
     assert!(
         !is_one_pass(&["lru:1MiB", "lru:1%"]),
@@ -156,7 +160,11 @@ fn what_needs_the_whole_trace_is_told_apart() {
             && !is_one_pass(&["lfu-history(prefill=true):8blocks"])
     );
     assert!(
-        !simulation(&["lru:1MiB"]).is_one_pass(ViewChoice::Start),
+        is_one_pass(&["lru:1TiB"]) && !is_one_pass(&["lru:1GiB", "lru:2TiB"]),
+        "larger than all blocks, or not"
+    );
+    assert!(
+        !simulation(&["lru:1MiB"]).is_one_pass(ViewChoice::Start, 4096),
         "lengths may differ"
     );
 }

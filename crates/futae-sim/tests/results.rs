@@ -186,6 +186,7 @@ fn a_stream_that_ends_early_or_asks_too_much() {
             write_mode: WriteMode::WriteThrough,
             guests: 1,
             blocks: 4,
+            volumes: Vec::new(),
             distinct: 4,
             footprint: 4,
             block_bytes: 4096,

@@ -6,7 +6,7 @@ use common::{guests, hierarchy, run};
 use futae_policy::AccessKind::{Read, Write};
 use futae_policy::{Decision, Prng};
 use futae_sim::replay::{ReplaySpec, replay};
-use futae_sim::run::{Reading, TraceSimulation, Traces, ViewChoice};
+use futae_sim::run::{Neighbours, Reading, TraceSimulation, Traces, ViewChoice};
 use futae_sim::{Link, SimulationError, WriteMode, links};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -216,17 +216,17 @@ fn a_trace_is_read_ahead_by_the_places_of_its_blocks() {
         warmup_requests: 0,
         requests: None,
     };
-    let simulate = |read_ahead_blocks: u32, view: ViewChoice| {
+    let simulate = |neighbours: Neighbours, view: ViewChoice| {
         let reading = Reading {
             options: vec![futae_trace::TraceOptions::default()],
             view,
-            read_ahead_blocks,
+            neighbours,
             ..Reading::default()
         };
         let traces = Traces::read_guests(std::slice::from_ref(&path), &reading, &mut |_| ())?;
         traces.simulate(std::slice::from_ref(&spec), 4096, 1, &|_| ())
     };
-    let report = simulate(32, ViewChoice::Usual).expect("it is simulated");
+    let report = simulate(Neighbours::UsedByAll, ViewChoice::Usual).expect("it is simulated");
     let (run, store) = (&report.runs[0], direct.store());
     assert_eq!(run.store_reads, store.reads);
     assert!(
@@ -236,8 +236,9 @@ fn a_trace_is_read_ahead_by_the_places_of_its_blocks() {
     for level in 0..2 {
         assert_eq!(run.levels[level].counters, direct.counters(0, level));
     }
-    let error = simulate(0, ViewChoice::Usual).expect_err("places are needed");
+    let error = simulate(Neighbours::Unused, ViewChoice::Usual).expect_err("places are needed");
     assert!(matches!(error, SimulationError::Neighbours(_)), "{error}");
-    let error = simulate(32, ViewChoice::Start).expect_err("starts have no neighbours");
+    let error =
+        simulate(Neighbours::UsedByAll, ViewChoice::Start).expect_err("starts have no neighbours");
     assert!(matches!(error, SimulationError::NoNeighbours), "{error}");
 }

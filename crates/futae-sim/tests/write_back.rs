@@ -29,6 +29,7 @@ fn shape(levels: &[(&str, u32)], link: Link, guests: u32, blocks: u64) -> Hierar
         write_mode: WriteMode::WriteBack,
         guests,
         blocks,
+        volumes: Vec::new(),
         seed: SEED,
     }
 }

@@ -2,9 +2,11 @@
 
 use crate::rows::Rows;
 use crate::{Cell, Plan, Source};
-use futae_sim::run::{Column, Reading, TraceFacts, TraceSimulation, Traces, in_parallel};
+use futae_sim::run::{
+    Column, Neighbours, Reading, TraceFacts, TraceSimulation, Traces, in_parallel,
+};
 use futae_sim::study::{Listener, Stage};
-use futae_sim::{Report, SimulationSpec, links, read_ahead_blocks, simulate_all};
+use futae_sim::{Report, SimulationSpec, links, simulate_all};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -150,7 +152,7 @@ fn of_files(
             options: vec![plan.options.clone(); paths.len()],
             view: plan.view,
             closed: plan.closed,
-            read_ahead_blocks: read_ahead_blocks(plan.cells.iter().flat_map(|cell| &cell.levels)),
+            neighbours: Neighbours::of(plan.cells.iter().map(|cell| &cell.levels[..])),
             ..Reading::default()
         },
     };

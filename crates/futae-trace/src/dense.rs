@@ -2,11 +2,13 @@
 
 mod builder;
 mod pieces;
+mod places;
 
 use crate::format::RequestReader;
 use crate::{BlockRequest, BlockStream, Digest, InMemory, Request, TraceError, TraceErrorKind};
 use builder::{BATCH, Builder, failed};
 pub use pieces::{DensePieces, Pieced};
+use places::Places;
 use std::ops::RangeInclusive;
 
 /// The unit of [`View::Start`].
@@ -46,6 +48,10 @@ pub struct DenseTrace {
     writes: Vec<u64>,
     distinct: u32,
     numbers: u32,
+    /// The number at which each volume begins, if blocks are numbered by their places.
+    volumes: Vec<u32>,
+    /// Where the blocks lie, if that was kept.
+    places: Places,
     requests: u64,
     digest: Digest,
 }
@@ -59,19 +65,36 @@ impl DenseTrace {
         Ok(builder.trace)
     }
 
-    /// As [`read`](Self::read), but blocks are numbered in the order of their volumes and of their places there, so that
-    /// neighbours have neighbouring numbers. For blocks that are never accessed, numbers are left out: as many as there are
-    /// before the first block and between two others, at most `gap` in each place, and `gap` after the last block of each volume. The digest is that of the first accesses' order.
-    pub fn read_by_place(
+    /// As [`read`](Self::read), but also keeps where blocks lie, for [`by_place`](Self::by_place): 8 bytes a block, and 32 more while
+    /// it is read.
+    pub fn read_with_places(
         reader: &mut impl RequestReader,
         view: View,
-        gap: u32,
     ) -> Result<Self, TraceError> {
         let mut builder = Builder::new(view);
         while builder.read_some(reader)? {}
-        let ended = builder.end().and_then(|()| builder.number_by_place(gap));
-        ended.map_err(|kind| failed(reader, kind))?;
-        Ok(builder.trace)
+        builder.end().map_err(|kind| failed(reader, kind))?;
+        Ok(builder.with_places())
+    }
+
+    /// The same accesses with their blocks numbered in the order of their volumes and of their places there, so that neighbours have
+    /// neighbouring numbers. For blocks that are never accessed, numbers are left out: as many as there are before the first block
+    /// of a volume and between two others, at most `gap` in each place, and `gap` after the last block of each volume. The digest
+    /// remains that of the first accesses' order. The trace must have been [read with places](Self::read_with_places).
+    ///
+    /// # Errors
+    ///
+    /// The numbers would be too many.
+    pub fn by_place(&self, gap: u32) -> Result<Self, TraceErrorKind> {
+        let numbers = self.places.numbers(gap)?;
+        Ok(Self {
+            ids: self.ids.iter().map(|&id| numbers.of[id as usize]).collect(),
+            writes: self.writes.clone(),
+            numbers: numbers.count,
+            volumes: numbers.volumes,
+            places: Places::default(),
+            ..*self
+        })
     }
 
     /// Numbers the blocks of requests in memory.
@@ -113,6 +136,12 @@ impl DenseTrace {
     #[must_use]
     pub fn numbers(&self) -> u32 {
         self.numbers
+    }
+
+    /// The number at which each volume begins, in order, if blocks are numbered by their places.
+    #[must_use]
+    pub fn volumes(&self) -> &[u32] {
+        &self.volumes
     }
 
     /// The number of requests; each is one access or more.
@@ -260,24 +289,23 @@ mod tests {
     fn neighbours_have_neighbouring_numbers_by_place() -> Result<(), Box<dyn std::error::Error>> {
         let places = [(0, 7), (0, 100), (1, 8), (0, 8), (0, 10), (0, 7)];
         let requests = places.map(|(volume, at)| request(volume, at * 512, 512, RequestKind::Read));
-        let numbered = |gap: u32| -> Result<DenseTrace, crate::TraceErrorKind> {
-            let mut builder = Builder::new(View::Start);
-            builder.add_all(&requests)?;
-            builder.end()?;
-            builder.number_by_place(gap)?;
-            Ok(builder.trace)
-        };
+        let mut builder = Builder::new(View::Start);
+        builder.add_all(&requests)?;
+        builder.end()?;
+        let placed = builder.with_places();
         let first = DenseTrace::from_requests(&requests, View::Start)?;
-        for (gap, ids, numbers) in [
-            (0, [0, 3, 4, 1, 2, 0], 5),
-            (1, [1, 6, 9, 2, 4, 1], 11),
-            (32, [7, 43, 84, 8, 10, 7], 117),
+        assert_eq!((placed.ids(), placed.volumes()), (first.ids(), &[][..]));
+        for (gap, ids, numbers, second) in [
+            (0, [0, 3, 4, 1, 2, 0], 5, 4),
+            (1, [1, 6, 9, 2, 4, 1], 11, 8),
+            (32, [7, 43, 84, 8, 10, 7], 117, 76),
         ] {
-            let trace = numbered(gap)?;
+            let trace = placed.by_place(gap)?;
             assert_eq!((trace.ids(), trace.numbers()), (&ids[..], numbers));
+            assert_eq!(trace.volumes(), [0, second], "where volumes begin");
             assert_eq!((trace.distinct(), trace.digest()), (5, first.digest()));
         }
-        assert!(numbered(u32::MAX / 2).is_err(), "too many numbers");
+        assert!(placed.by_place(u32::MAX / 2).is_err(), "too many numbers");
         Ok(())
     }
 

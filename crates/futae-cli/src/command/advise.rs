@@ -17,7 +17,7 @@ use choices::Memory;
 use futae_policy::{Kind, PolicySpec};
 use futae_sim::WriteMode;
 use futae_sim::forecast::WINDOWS;
-use futae_sim::run::{Amount, Latency, Reading, Requests, Traces, in_parallel};
+use futae_sim::run::{Amount, Latency, Neighbours, Reading, Requests, Traces, in_parallel};
 use futae_trace::WorkloadSpec;
 use futae_units::Size;
 use std::path::PathBuf;
@@ -102,12 +102,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         None => Place::Guest,
     });
     let guest_cache = guest_cache(args)?;
-    let read_ahead_blocks = match at {
-        Place::Guest => guest_cache.read_ahead_blocks(),
+    let neighbours = match at {
+        // It is the first level of all choices.
+        Place::Guest => Neighbours::of_policy(&guest_cache),
         // What guests read ahead is among the requests.
-        Place::Host => 0,
+        Place::Host => Neighbours::Unused,
     };
-    let source = open(args, read_ahead_blocks)?;
+    let source = open(args, neighbours)?;
     let forecast = forecast(args, &source, facts.as_ref(), (at, &guest_cache))?;
     if let Some(file) = saved {
         file.write(format!("{}\n", serde_json::to_string_pretty(&forecast)?).as_bytes())?;
@@ -173,7 +174,7 @@ fn guest_cache(args: &Args) -> Result<PolicySpec, Failure> {
     Ok(policy)
 }
 
-fn open(args: &Args, read_ahead_blocks: u32) -> Result<Source, Failure> {
+fn open(args: &Args, neighbours: Neighbours) -> Result<Source, Failure> {
     let files = args
         .sources
         .iter()
@@ -201,7 +202,7 @@ fn open(args: &Args, read_ahead_blocks: u32) -> Result<Source, Failure> {
     let reading = Reading {
         options: vec![options; paths.len()],
         view,
-        read_ahead_blocks,
+        neighbours,
         ..Reading::default()
     };
     let traces = Traces::read_guests(&paths, &reading, &mut |done| progress.set(done));

@@ -7,7 +7,8 @@ use crate::plot::Plot;
 use crate::progress::Progress;
 use crate::save::{Picture, print};
 use crate::table::{Table, count};
-use futae_sim::locality::{Bins, GAP_THRESHOLD, Study, StudyError, Summary};
+use futae_sim::locality::{Bins, GAP_THRESHOLD, Study, Summary};
+use futae_sim::run::Neighbours;
 use futae_sim::{LevelSpec, Link};
 use std::path::PathBuf;
 
@@ -76,21 +77,18 @@ impl<'a> Shown<'a> {
             .iter()
             .map(|level| level.parse().map_err(Failure::usage));
         let levels: Vec<LevelSpec> = levels.collect::<Result<_, _>>()?;
-        let (source, block_bytes) = args.source.open_whole()?;
+        let neighbours = Neighbours::of([&levels[..]]);
+        let source = args.source.open_whole(neighbours)?;
         let progress = Progress::new("simulating", args.json);
         let study = Study::of(
             source,
-            block_bytes,
             (levels, args.link),
             args.warmup,
             args.source.seed,
             &|fraction| progress.set(fraction),
         );
-        match study {
-            Ok(study) => Ok(Self { args, study }),
-            Err(StudyError::Source(error)) => Err(error.into()),
-            Err(error) => Err(Failure::usage(error)),
-        }
+        let study = study.map_err(Failure::usage)?;
+        Ok(Self { args, study })
     }
 
     fn kind(&self) -> Bins {

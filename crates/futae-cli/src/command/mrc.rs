@@ -9,7 +9,8 @@ use crate::progress::Progress;
 use crate::save::{Picture, print};
 use crate::table::count;
 use futae_policy::{Kind, PolicySpec, Shape};
-use futae_sim::curve::{Curve, Made, Makings, Methods, Point, cache_sizes, even_sizes};
+use futae_sim::curve::{Curve, Made, Makings, Methods, Point, Source, cache_sizes, even_sizes};
+use futae_sim::run::Neighbours;
 use futae_sim::run::{Column, Values};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -21,8 +22,8 @@ const TOO_MANY_BLOCKS: &str =
 /// Compute a miss-ratio curve: misses by cache size
 ///
 /// Without a method the curve is exact: of LRU by stack distances in one pass, of any other policy
-/// by a simulation of each size; a trace is then read into memory. Sampled curves are made while it
-/// is read, in memory for the sample. Caches begin empty, and first requests count as misses.
+/// by a simulation of each size, as futae sim does it; a trace is then read into memory. Sampled
+/// curves are made while it is read, in memory for the sample. Caches begin empty, and first requests count as misses.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -49,7 +50,7 @@ pub struct Args {
     /// The same for this many blocks, beginning at the rate of --kosmo, or else with all
     #[arg(long, value_name = "BLOCKS")]
     kosmo_blocks: Option<usize>,
-    /// Simulate small caches under the requests for this share of the blocks (any policy)
+    /// Simulate small caches under the requests for this share of the blocks (any policy that reads nothing ahead)
     #[arg(long, value_name = "RATE")]
     mini: Option<f64>,
     /// Draw each sample this often, take the mean, and tell how far it may be off (95 % intervals); memory is that of all samples
@@ -91,6 +92,8 @@ struct Asked<'a> {
     blocks: u64,
     is_estimate: bool,
     sizes: Vec<u64>,
+    /// The requests, if they are in memory or are generated anew.
+    source: Option<Source>,
 }
 
 /// Computes and prints.
@@ -125,6 +128,7 @@ impl Args {
             kosmo_blocks: self.kosmo_blocks,
             mini: self.mini,
             repeats: self.repeats,
+            requests: self.source.requests,
             seed: self.source.seed,
         }
     }
@@ -155,7 +159,9 @@ impl<'a> Asked<'a> {
             ));
         }
         let mut makings = methods.makings(&policy).map_err(Failure::usage)?;
-        let (source, block_bytes) = args.source.open(!methods.is_sampled())?;
+        let neighbours = Neighbours::of_policy(&policy);
+        let whole = (!methods.is_sampled()).then_some(neighbours);
+        let (source, block_bytes) = args.source.open(whole)?;
         if let Input::Whole(source) = &source
             && makings.has_too_many(source.blocks())
         {
@@ -163,20 +169,29 @@ impl<'a> Asked<'a> {
         }
         let progress = Progress::new("reading", args.json || args.csv);
         let set = |fraction| progress.set(fraction);
-        let (requests, blocks, is_estimate) = match source {
+        let source = match source {
             Input::Whole(source) => {
-                source.each(|request| makings.take(request), &set)?;
-                (source.requests(), source.blocks(), false)
+                makings.take_all(&source, &set)?;
+                Some(source)
             }
             Input::Stream(mut stream) => {
-                let limit = args.source.requests.unwrap_or(u64::MAX);
-                let requests = stream.each(limit, |request| makings.take(request), &set)?;
+                let is_kept = makings.is_simulated();
+                let take = |request| makings.take(request);
+                let kept = match is_kept {
+                    true => Some(stream.each_kept(args.source.requests, take, &set)?),
+                    false => {
+                        stream.each(take, &set)?;
+                        None
+                    }
+                };
                 say_skipped(stream.skipped());
                 say_curve_doubts(stream.doubts());
-                let (blocks, is_estimate) = makings.distinct();
-                (requests, blocks, is_estimate)
+                kept
             }
         };
+        let requests = source.as_ref().map_or(makings.requests(), Source::requests);
+        let blocks = source.as_ref().map(|source| (source.blocks(), false));
+        let (blocks, is_estimate) = blocks.unwrap_or_else(|| makings.distinct());
         drop(progress);
         if makings.has_too_many(blocks) {
             return Err(Failure::usage(TOO_MANY_BLOCKS));
@@ -202,6 +217,7 @@ impl<'a> Asked<'a> {
             blocks,
             is_estimate,
             sizes,
+            source,
         };
         Ok((asked, makings))
     }
@@ -211,7 +227,8 @@ impl<'a> Asked<'a> {
         let progress = Progress::new("simulating", self.args.json || self.args.csv);
         let set = |fraction| progress.set(fraction);
         let seed = self.args.source.seed;
-        let curves = makings.curves(&self.policy, &self.sizes, seed, &set);
+        let of = (self.source.as_ref(), seed);
+        let curves = makings.curves(&self.policy, &self.sizes, of, &set);
         let found = |made: Made| Found {
             method: made.method,
             curve: made.curve,

@@ -3,6 +3,7 @@
 use super::trace_args::{TraceArgs, ViewArgs, say_doubts, say_skipped};
 use crate::failure::Failure;
 use futae_sim::curve::{Source, SourceError, TraceStream};
+use futae_sim::run::Neighbours;
 use futae_trace::{Doubt, TraceErrorKind, View, is_trace};
 use std::ffi::OsString;
 use std::fmt;
@@ -59,7 +60,7 @@ pub(super) struct SourceArgs {
     trace: TraceArgs,
     #[command(flatten)]
     view: ViewArgs,
-    /// Use this many requests [default: all of a trace, 10 times the blocks of a workload]
+    /// Use this many requests; percents are of all blocks nevertheless [default: all of a trace, 10 times the blocks of a workload]
     #[arg(long)]
     pub requests: Option<u64>,
     /// All randomness comes from this number
@@ -76,31 +77,32 @@ pub(super) enum Input {
 }
 
 impl SourceArgs {
-    /// Opens it; also the bytes of a block. A trace is read into memory only if `whole` says so.
-    pub fn open(&self, whole: bool) -> Result<(Input, u64), Failure> {
+    /// Opens it; also the bytes of a block. A trace is read into memory only if `whole` says how runs use neighbours there.
+    pub fn open(&self, whole: Option<Neighbours>) -> Result<(Input, u64), Failure> {
         let path = self.source.path();
-        if self.source.is_trace() && !whole {
+        if self.source.is_trace() && whole.is_none() {
             let options = self.trace.options()?;
             let stream = TraceStream::open(path, self.view.choice()?, &options);
             let stream = stream.map_err(failure)?;
             return Ok((Input::Stream(Box::new(stream)), options.unit_bytes));
         }
-        let (source, block_bytes) = self.open_whole()?;
+        let source = self.open_whole(whole.unwrap_or_default())?;
+        let block_bytes = source.block_bytes();
         Ok((Input::Whole(source), block_bytes))
     }
 
-    /// Opens it, a trace in memory; also the bytes of a block.
-    pub fn open_whole(&self) -> Result<(Source, u64), Failure> {
+    /// Opens it, a trace in memory, for runs that use neighbours as said.
+    pub fn open_whole(&self, neighbours: Neighbours) -> Result<Source, Failure> {
         let options = self.trace.options()?;
         let block_bytes = options.unit_bytes;
         let path = self.source.path();
         if self.source.is_trace() {
             let view = self.view.choice()?;
-            let read = Source::of_trace(path, view, &options, self.requests);
+            let read = Source::of_trace(path, view, &options, self.requests, neighbours);
             let (source, skipped, doubts) = read.map_err(failure)?;
             say_skipped(skipped);
             say_curve_doubts(doubts);
-            return Ok((source, block_bytes));
+            return Ok(source);
         }
         let view = View::Blocks(block_bytes);
         let source = Source::open(
@@ -113,7 +115,7 @@ impl SourceArgs {
         let source = source.map_err(failure)?;
         self.trace.refuse()?;
         self.view.refuse()?;
-        Ok((source, block_bytes))
+        Ok(source)
     }
 }
 

@@ -57,6 +57,7 @@ impl DemoPlan {
             write_mode: WriteMode::WriteThrough,
             guests: 1,
             blocks: self.image_blocks,
+            volumes: Vec::new(),
             distinct: self.image_blocks,
             footprint: self.image_blocks,
             block_bytes: self.block_bytes,

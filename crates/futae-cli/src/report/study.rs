@@ -2,9 +2,9 @@
 
 use crate::failure::Failure;
 use futae_sim::curve::{Curve, ExactLru, Shards};
-use futae_sim::locality::{Intervals, Locality};
-use futae_sim::run::Requests;
-use futae_sim::{LevelSpec, Report, Run};
+use futae_sim::locality::{Intervals, Tap};
+use futae_sim::run::{Requests, TraceSimulation};
+use futae_sim::{LevelSpec, Report, Run, WriteMode};
 
 /// With more requests than these a curve is sampled.
 pub const EXACT_REQUESTS_MAX: u64 = 30_000_000;
@@ -61,8 +61,8 @@ impl Lru {
 }
 
 impl Study {
-    /// Goes through the requests of `report` once more. The curve is exact up to `exact_max` of
-    /// them.
+    /// Goes through the requests of `report` once more, and through each run that it looks at from below. The curve is exact up to
+    /// `exact_max` of them.
     pub fn new(
         report: &Report,
         requests: Requests<'_>,
@@ -82,48 +82,59 @@ impl Study {
             let shards = Shards::fixed_size(SAMPLED_BLOCKS, 1.0, report.seed)?;
             Lru::Sampled(Box::new(shards))
         };
-        let (tapped, note) = tapped(&report.runs);
-        let locality = |run: &&Run| {
-            let levels = run.levels.iter();
-            let levels = levels.map(|at| format!("{}:{}blocks", at.policy, at.capacity_blocks));
-            let levels = levels.map(|level| level.parse::<LevelSpec>());
-            let levels = levels.collect::<Result<Vec<_>, _>>()?;
-            let guests = (run.guests, blocks);
-            let (links, bytes) = (&run.links, run.block_bytes);
-            Locality::of_guests(&levels, links, bytes, guests, report.seed).map_err(Failure::from)
-        };
-        let mut localities = tapped
+        let (looked_at, note) = tapped(&report.runs);
+        let mut simulations = looked_at
             .iter()
-            .map(locality)
+            .map(|run| simulation(run, report.seed))
             .collect::<Result<Vec<_>, Failure>>()?;
-        if localities.is_empty() {
-            let guests = (first.guests, blocks);
-            let bytes = first.block_bytes;
-            localities.push(Locality::of_guests(&[], &[], bytes, guests, report.seed)?);
+        if simulations.is_empty() {
+            simulations.push(TraceSimulation {
+                levels: Vec::new(),
+                links: Vec::new(),
+                ..simulation(first, report.seed)?
+            });
         }
+        let passes = simulations.len() as f64 + 1.0;
         let mut number = 0u64;
         requests.each(all, |request| {
             if number == warmup {
                 lru.restart();
-                localities.iter_mut().for_each(Locality::restart);
             }
             number += 1;
             lru.access(request.block());
-            for locality in &mut localities {
-                locality.access(request);
-            }
             if number.is_multiple_of(1 << 16) {
-                progress(number as f64 / all as f64);
+                progress(number as f64 / all as f64 / passes);
             }
         })?;
+        let mut taps = Vec::new();
+        for (simulation, pass) in simulations.iter().zip(1..) {
+            let mut progress = |done: f64| progress((f64::from(pass) + done) / passes);
+            let bytes = first.block_bytes;
+            taps.push(requests.tapped(simulation, bytes, (warmup, counted), &mut progress)?);
+        }
         let (curve, method) = lru.found();
         Ok(Self {
             curve,
             method,
-            places: places(report, &tapped, &localities),
+            places: places(report, &looked_at, &taps),
             note,
         })
     }
+}
+
+/// A run once more, so that all that is requested below a level gets there.
+fn simulation(run: &Run, seed: u64) -> Result<TraceSimulation, Failure> {
+    let levels = run.levels.iter();
+    let levels = levels.map(|at| format!("{}:{}blocks", at.policy, at.capacity_blocks));
+    let levels = levels.map(|level| level.parse::<LevelSpec>());
+    Ok(TraceSimulation {
+        levels: levels.collect::<Result<Vec<_>, _>>()?,
+        links: run.links.clone(),
+        write_mode: WriteMode::WriteThrough,
+        seed,
+        warmup_requests: run.warmup_requests,
+        requests: Some(run.requests),
+    })
 }
 
 /// Which runs are looked at from below, and why not all.
@@ -157,13 +168,13 @@ fn tapped(runs: &[Run]) -> (Vec<&Run>, Option<&'static str>) {
 }
 
 /// The application once, and below each level of each run.
-fn places(report: &Report, runs: &[&Run], localities: &[Locality]) -> Vec<(String, Intervals)> {
+fn places(report: &Report, runs: &[&Run], tapped: &[Vec<Tap>]) -> Vec<(String, Intervals)> {
     let mut places = Vec::new();
-    if let Some(application) = localities.first().and_then(|one| one.taps().first()) {
+    if let Some(application) = tapped.first().and_then(|taps| taps.first()) {
         places.push(("application".to_owned(), application.intervals.clone()));
     }
-    for (run, locality) in runs.iter().zip(localities) {
-        for (level, tap) in run.levels.iter().zip(&locality.taps()[1..]) {
+    for (run, taps) in runs.iter().zip(tapped) {
+        for (level, tap) in run.levels.iter().zip(&taps[1..]) {
             let name = format!("below {}", super::sizes::level_name(report, run, level));
             places.push((name, tap.intervals.clone()));
         }

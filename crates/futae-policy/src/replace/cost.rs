@@ -127,6 +127,13 @@ impl Policy for Cost {
         self.class_weights().note_costs(costs);
     }
 
+    fn note_volumes(&mut self, firsts: &[u64]) {
+        match self {
+            Self::SecondChance(_) => {}
+            Self::Joined(order) => order.note_volumes(firsts),
+        }
+    }
+
     fn fault(&self) -> Option<&SpecError> {
         match self {
             Self::SecondChance(_) => None,

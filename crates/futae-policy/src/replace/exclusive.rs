@@ -136,6 +136,10 @@ impl Policy for Exclusive {
         self.demoted.note_costs(costs);
     }
 
+    fn note_volumes(&mut self, firsts: &[u64]) {
+        self.demoted.note_volumes(firsts);
+    }
+
     fn fault(&self) -> Option<&SpecError> {
         self.demoted.fault()
     }

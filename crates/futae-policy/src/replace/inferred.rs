@@ -207,6 +207,10 @@ impl Policy for Inferred {
         self.inner.note_costs(costs);
     }
 
+    fn note_volumes(&mut self, firsts: &[u64]) {
+        self.inner.note_volumes(firsts);
+    }
+
     fn fault(&self) -> Option<&SpecError> {
         self.inner.fault()
     }

@@ -243,6 +243,10 @@ impl Policy for Linux {
         self.ahead.remove(slot, self.names.get(slot));
     }
 
+    fn note_volumes(&mut self, firsts: &[u64]) {
+        self.ahead.note_volumes(firsts);
+    }
+
     #[inline]
     fn review(&mut self) -> Option<BlockId> {
         self.ahead.next_wanted()

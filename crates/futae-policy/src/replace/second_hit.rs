@@ -122,6 +122,10 @@ impl Policy for SecondHit {
         self.inside.note_costs(costs);
     }
 
+    fn note_volumes(&mut self, firsts: &[u64]) {
+        self.inside.note_volumes(firsts);
+    }
+
     fn weights(&self) -> Vec<(String, f64)> {
         self.inside.weights()
     }

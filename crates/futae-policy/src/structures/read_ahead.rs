@@ -28,12 +28,11 @@ pub struct ReadAhead {
     limit: u64,
     /// Whether windows come as large folios.
     is_large: bool,
-    /// The index at which every volume begins.
-    first: u64,
     resident: Names,
     /// Slots whose block makes the kernel read the next window.
     marked: Table<bool>,
-    files: Vec<(VolumeId, File)>,
+    /// The volumes, by their places.
+    files: Vec<File>,
     wanted: Option<Wanted>,
     /// The folio whose blocks come now.
     coming: Option<Coming>,
@@ -42,15 +41,48 @@ pub struct ReadAhead {
     folios: Folios,
 }
 
-/// What the kernel keeps for an open file (`struct file_ra_state`), in blocks.
-#[derive(Clone, Copy, Debug, Default)]
+/// A volume, and what the kernel keeps for an open file (`struct file_ra_state`), in blocks.
+#[derive(Clone, Copy, Debug)]
 struct File {
+    /// Its first block.
+    first: BlockId,
+    /// The index at which it has ended.
+    end: u64,
     /// Where the last window begins, its length, and how much of it is left when the next one is due.
     start: u64,
     size: u64,
     left: u64,
     /// The block after the one that was read last.
     after_last: Option<u64>,
+}
+
+impl File {
+    fn new(first: BlockId, end: u64) -> Self {
+        Self {
+            first,
+            end,
+            start: 0,
+            size: 0,
+            left: 0,
+            after_last: None,
+        }
+    }
+
+    fn has(&self, block: BlockId) -> bool {
+        let indices = self.first.index()..self.end;
+        block.volume() == self.first.volume() && indices.contains(&block.index())
+    }
+
+    /// The block at `index`, if the volume can have one there.
+    fn block(&self, index: u64) -> Option<BlockId> {
+        (index < self.end).then(|| BlockId::new(self.first.volume(), index))
+    }
+
+    /// Where the folio of 2^`order` blocks begins that has the block at `index`.
+    fn begin(&self, index: u64, order: u32) -> u64 {
+        let first = self.first.index();
+        first + ((index - first) >> order << order)
+    }
 }
 
 /// A window that is being read.
@@ -138,8 +170,17 @@ impl ReadAhead {
 
     /// Announces that all blocks are on volume 0, numbered densely from `first` on.
     pub fn number_blocks(&mut self, first: u64) {
-        self.first = first;
         self.resident.number_blocks(first);
+    }
+
+    /// Announces that volumes begin at these indices of volume 0; see [`crate::Policy::note_volumes`].
+    pub fn note_volumes(&mut self, firsts: &[u64]) {
+        let ends = firsts.iter().skip(1).copied();
+        let ends = ends.chain([BlockId::INDEX_LIMIT]);
+        let files = firsts.iter().zip(ends);
+        self.files = files
+            .map(|(&first, end)| File::new(BlockId::on_first(first), end))
+            .collect();
     }
 
     /// Whether this block is read ahead.
@@ -206,8 +247,9 @@ impl ReadAhead {
             self.reach_mark(block, order);
         }
         let index = block.index();
-        let before = self.file(block.volume()).after_last.replace(index + 1);
-        let is_same = |before| self.begin(before - 1, order) == self.begin(index, order);
+        let file = self.file(block);
+        let before = file.after_last.replace(index + 1);
+        let is_same = |before| file.begin(before - 1, order) == file.begin(index, order);
         order == 0 || !before.is_some_and(is_same)
     }
 
@@ -257,58 +299,60 @@ impl ReadAhead {
     /// A read misses.
     fn miss(&mut self, block: BlockId) {
         (self.coming, self.reached) = (None, None);
-        let (volume, index) = (block.volume(), block.index());
-        let file = *self.file(volume);
+        let index = block.index();
+        let file = self.file(block);
+        let after_last = file.after_last.replace(index + 1);
+        let file = *file;
+        let first = file.first.index();
         let follows = |after: u64| index == after || index == after + 1;
-        let is_next = index == self.first || file.after_last.is_some_and(follows);
-        self.file(volume).after_last = Some(index + 1);
-        if is_next {
+        if index == first || after_last.is_some_and(follows) {
             let size = self.first_size();
-            self.read(volume, index, (size, size - 1), 0);
+            self.read(block, index, (size, size - 1), 0);
             return;
         }
         let before = (1..=self.limit)
-            .take_while(|&back| index >= self.first + back && self.has(volume, index - back))
+            .take_while(|&back| index >= first + back && self.has(&file, index - back))
             .count() as u64;
         if before > 1 {
-            let is_whole = index == self.first + before;
+            let is_whole = index == first + before;
             let size = if is_whole { 2 * before } else { before } + 1;
-            self.read(volume, index, (size.min(self.limit), 1), 0);
+            self.read(block, index, (size.min(self.limit), 1), 0);
         }
     }
 
     /// A program reads a block of a marked folio of 2^`order` blocks.
     fn reach_mark(&mut self, block: BlockId, order: u32) {
-        let (volume, index) = (block.volume(), self.begin(block.index(), order));
-        let file = *self.file(volume);
+        let file = *self.file(block);
+        let index = file.begin(block.index(), order);
         let due = file.start + file.size - file.left;
-        if index == self.begin(due, order) {
+        if index == file.begin(due, order) {
             let size = file.size.max(self.next_size(file.size));
-            self.read(volume, file.start + file.size, (size, size), order);
+            self.read(block, file.start + file.size, (size, size), order);
             return;
         }
-        let missing = (1..=self.limit).find(|&ahead| !self.has(volume, index + ahead));
+        let missing = (1..=self.limit).find(|&ahead| !self.has(&file, index + ahead));
         if let Some(ahead) = missing {
             // From the folio's begin to the end of the read.
             let asked = block.index() - index + 1;
             let size = self.next_size(ahead + asked);
-            self.read(volume, index + ahead, (size, size), order);
+            self.read(block, index + ahead, (size, size), order);
         }
     }
 
-    /// A window of `size` blocks, of which the last `left` are to be there still when the next one is due. A program has reached a folio
-    /// of 2^`order` blocks.
-    fn read(&mut self, volume: VolumeId, start: u64, (size, left): (u64, u64), order: u32) {
-        let file = self.file(volume);
+    /// A window of `size` blocks of the file that `block` is in, of which the last `left` are to be there still when the next one is due.
+    /// A program has reached a folio of 2^`order` blocks.
+    fn read(&mut self, block: BlockId, start: u64, (size, left): (u64, u64), order: u32) {
+        let file = self.file(block);
         (file.start, file.size, file.left) = (start, size, left);
+        let end = file.end;
         let order = match self.is_large && size >= LARGE_MIN {
             true => (order + 2).min(size.ilog2()).min(ORDER_MAX),
             false => 0,
         };
         self.wanted = Some(Wanted {
-            volume,
+            volume: block.volume(),
             next: start,
-            end: (start + size).min(BlockId::INDEX_LIMIT),
+            end: (start + size).min(end),
             marked: start + size - left,
             order,
         });
@@ -323,7 +367,9 @@ impl ReadAhead {
             return;
         };
         let start = wanted.next;
-        let mut order = wanted.order.min((start - self.first).trailing_zeros());
+        let file = *self.file(BlockId::new(wanted.volume, start));
+        let aligned = (start - file.first.index()).trailing_zeros();
+        let mut order = wanted.order.min(aligned);
         while start + (1 << order) > wanted.end {
             order -= 1;
         }
@@ -334,27 +380,22 @@ impl ReadAhead {
             is_marked: (start..start + (1 << order)).contains(&wanted.marked),
             mate: None,
         };
-        if !(start..coming.end()).any(|index| self.has(wanted.volume, index)) {
+        if !(start..coming.end()).any(|index| self.has(&file, index)) {
             self.coming = Some(coming);
             return;
         }
         // The kernel begins a window of the same size here, page by page.
-        let file = *self.file(wanted.volume);
         self.wanted = Some(Wanted {
-            end: (start + file.size).min(BlockId::INDEX_LIMIT),
+            end: (start + file.size).min(file.end),
             marked: start + file.size - file.left,
             order: 0,
             ..wanted
         });
     }
 
-    /// Where the folio of 2^`order` blocks begins that has the block at `index`.
-    fn begin(&self, index: u64, order: u32) -> u64 {
-        self.first + ((index - self.first) >> order << order)
-    }
-
-    fn has(&self, volume: VolumeId, index: u64) -> bool {
-        index < BlockId::INDEX_LIMIT && self.resident.find(BlockId::new(volume, index)).is_some()
+    fn has(&self, file: &File, index: u64) -> bool {
+        let block = file.block(index);
+        block.is_some_and(|block| self.resident.find(block).is_some())
     }
 
     /// The first window for a read of one block.
@@ -376,13 +417,17 @@ impl ReadAhead {
         next.min(self.limit)
     }
 
-    fn file(&mut self, volume: VolumeId) -> &mut File {
-        let known = self.files.iter().position(|(known, _)| *known == volume);
+    /// The file that a block is in. A volume of which nothing was announced begins at index 0.
+    fn file(&mut self, block: BlockId) -> &mut File {
+        let after = self.files.partition_point(|file| file.first <= block);
+        let known = after.checked_sub(1).filter(|&at| self.files[at].has(block));
         let at = known.unwrap_or_else(|| {
-            self.files.push((volume, File::default()));
-            self.files.len() - 1
+            let first = BlockId::new(block.volume(), 0);
+            let whole = File::new(first, BlockId::INDEX_LIMIT);
+            self.files.insert(after, whole);
+            after
         });
-        &mut self.files[at].1
+        &mut self.files[at]
     }
 }
 

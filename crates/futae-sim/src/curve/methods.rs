@@ -1,11 +1,15 @@
 //! The selectable methods for a curve: all are computed in one pass over the same requests.
 
 use super::sample::ByHash;
-use super::{Aet, Curve, ExactLru, Kosmo, KosmoError, MiniTrace, Point, Shards, simulate_sizes};
+use super::{
+    Aet, Curve, ExactLru, Kosmo, KosmoError, MiniTrace, Point, SampleError, Shards, Source,
+    SourceError, simulate_sizes,
+};
 use crate::forecast::Estimate;
 use crate::hierarchy::derived_seed;
+use crate::run::SimulationError;
 use crate::spec::LevelSpecError;
-use futae_policy::{Kind, PolicySpec, SpecError, mixed};
+use futae_policy::{Kind, PolicySpec, mixed};
 use futae_trace::BlockRequest;
 use futae_units::{Size, SizeError};
 
@@ -29,6 +33,8 @@ pub struct Methods {
     /// The number of independent samples per method. Their mean is the curve, and their differences
     /// give its uncertainty. At least 1, which gives none.
     pub repeats: u32,
+    /// The number of the first requests that the curves are of; `None`: all. The others count for the distinct blocks only.
+    pub requests: Option<u64>,
     /// Seed for samples.
     pub seed: u64,
 }
@@ -44,10 +50,34 @@ impl Default for Methods {
             kosmo_blocks: None,
             mini: None,
             repeats: 1,
+            requests: None,
             seed: 0,
         }
     }
 }
+
+/// Why curves cannot be made by the selected methods.
+#[derive(Debug, thiserror::Error)]
+pub enum MethodsError {
+    /// A rate is wrong.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// Kosmo does not know the policy.
+    #[error(transparent)]
+    Kosmo(#[from] KosmoError),
+    /// A policy that reads ahead, under miniature simulation.
+    #[error(
+        "{policy} reads ahead, and in a sample of the blocks (mini) these have no neighbours; its exact curve takes no sample"
+    )]
+    ReadsAhead {
+        /// The policy.
+        policy: String,
+    },
+}
+
+/// Blocks in the sample by which all distinct blocks are counted, beyond the requests that curves are of. The count is off by about
+/// 1/256.
+const COUNTED_BLOCKS: usize = 1 << 16;
 
 /// The state of all methods during the pass.
 pub struct Makings {
@@ -55,8 +85,13 @@ pub struct Makings {
     /// The number of each block for [`ExactLru`], in the order of appearance, where blocks come as a sample needs
     /// them: by keys of any size.
     numbers: Option<ByHash<u32>>,
-    /// All requests, for exact curves of any policy.
-    full: Option<MiniTrace>,
+    /// Whether the exact curve is to be simulated.
+    is_simulated: bool,
+    /// Requests that curves are of, and requests so far.
+    limit: u64,
+    taken: u64,
+    /// All distinct blocks, if curves are not of all requests.
+    all: Option<Shards>,
     /// One per repeat.
     shards: Vec<Shards>,
     aet: Vec<Aet>,
@@ -137,7 +172,11 @@ impl Methods {
 
     /// The initial state for the curves of `policy`. An error if a rate is invalid, or if a method
     /// does not know the policy.
-    pub fn makings(&self, policy: &PolicySpec) -> Result<Makings, KosmoError> {
+    pub fn makings(&self, policy: &PolicySpec) -> Result<Makings, MethodsError> {
+        if self.mini.is_some() && policy.reads_ahead() {
+            let policy = policy.to_string();
+            return Err(MethodsError::ReadsAhead { policy });
+        }
         let is_lru = *policy == PolicySpec::of(Kind::lru);
         let seeds =
             || (0..u64::from(self.repeats.max(1))).map(|repeat| derived_seed(self.seed, repeat));
@@ -153,9 +192,13 @@ impl Methods {
         let mini = |seed| self.mini.map(|rate| MiniTrace::new(rate, seed));
         Ok(Makings {
             exact: (self.is_exact() && is_lru).then(ExactLru::default),
-            numbers: (self.exact && self.is_sampled()).then(ByHash::default),
-            full: (self.is_exact() && !is_lru)
-                .then(|| MiniTrace::new(1.0, self.seed))
+            numbers: (self.exact && self.is_sampled() && is_lru).then(ByHash::default),
+            is_simulated: self.is_exact() && !is_lru,
+            limit: self.requests.unwrap_or(u64::MAX),
+            taken: 0,
+            all: self
+                .requests
+                .map(|_| Shards::fixed_size(COUNTED_BLOCKS, 1.0, self.seed))
                 .transpose()?,
             shards: seeds().filter_map(shards).collect::<Result<_, _>>()?,
             aet: seeds().filter_map(aet).collect::<Result<_, _>>()?,
@@ -166,10 +209,21 @@ impl Methods {
 }
 
 impl Makings {
+    /// Adds all requests of a source, if a curve is made of them one by one.
+    pub fn take_all(&mut self, source: &Source, progress: &dyn Fn(f64)) -> Result<(), SourceError> {
+        if self.exact.is_none() && self.in_samples().next().is_none() {
+            return Ok(());
+        }
+        source.each(|request| self.take(request), progress)
+    }
+
     /// Adds the next request.
     #[inline]
     pub fn take(&mut self, request: BlockRequest) {
         let block = request.block();
+        if let Some(all) = &mut self.all {
+            all.access(block);
+        }
         let number = match &mut self.numbers {
             None => block as u32,
             Some(numbers) => {
@@ -177,6 +231,10 @@ impl Makings {
                 *numbers.entry(mixed(block)).or_insert(next)
             }
         };
+        if self.taken == self.limit {
+            return;
+        }
+        self.taken += 1;
         if let Some(exact) = &mut self.exact
             && u64::from(number) < ExactLru::BLOCKS_MAX
         {
@@ -191,9 +249,21 @@ impl Makings {
         for kosmo in &mut self.kosmo {
             kosmo.access(block);
         }
-        for mini in self.full.iter_mut().chain(&mut self.small) {
+        for mini in &mut self.small {
             mini.access(block, request.is_write());
         }
+    }
+
+    /// Whether the exact curve is simulated, for which [`curves`](Self::curves) needs the source.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        self.is_simulated
+    }
+
+    /// The number of requests taken that curves are of.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.taken
     }
 
     /// Whether this is more blocks than an exact curve supports.
@@ -202,12 +272,13 @@ impl Makings {
         self.exact.is_some() && blocks > ExactLru::BLOCKS_MAX
     }
 
-    /// The number of distinct blocks, and whether it is an estimate from a sample; 0 without a sample.
+    /// The number of distinct blocks of all requests, and whether it is an estimate from a sample; 0 without a sample.
     #[must_use]
     pub fn distinct(&self) -> (u64, bool) {
-        match &self.numbers {
-            Some(numbers) => (numbers.len() as u64, false),
-            None => (self.in_samples().next().unwrap_or(0), true),
+        match (&self.numbers, &self.all) {
+            (Some(numbers), _) => (numbers.len() as u64, false),
+            (None, Some(all)) => (all.distinct(), true),
+            (None, None) => (self.in_samples().next().unwrap_or(0), true),
         }
     }
 
@@ -226,26 +297,28 @@ impl Makings {
         shards.chain(aet).chain(kosmo).chain(small)
     }
 
-    /// Every curve with its method, the exact one first, at these sizes, in blocks. Simulations use
-    /// as many threads as there are processors, and pass the fraction done to `progress`.
+    /// Every curve with its method, the exact one first, at these sizes, in blocks. `source` is needed if the exact one [is
+    /// simulated](Self::is_simulated). Simulations use as many threads as there are processors, and pass the fraction done to
+    /// `progress`.
     pub fn curves(
         &self,
         policy: &PolicySpec,
         sizes: &[u64],
-        seed: u64,
+        (source, seed): (Option<&Source>, u64),
         progress: &(dyn Fn(f64) + Sync),
-    ) -> Result<Vec<Made>, SpecError> {
+    ) -> Result<Vec<Made>, SimulationError> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let simulate = |trace: &MiniTrace| {
-            let curve = simulate_sizes(trace, policy, sizes, seed, threads, progress)?;
-            Ok(curve.at(sizes))
+            let curve = simulate_sizes(trace, policy, sizes, seed, threads, progress);
+            curve.map(|curve| curve.at(sizes))
         };
         let mut found = Vec::new();
         if let Some(exact) = &self.exact {
             found.push(Made::one("exact".to_owned(), exact.curve().at(sizes)));
         }
-        if let Some(full) = &self.full {
-            found.push(Made::one("exact".to_owned(), simulate(full)?));
+        if let Some(source) = source.filter(|_| self.is_simulated) {
+            let curve = source.simulate_sizes(policy, sizes, seed, threads, progress)?;
+            found.push(Made::one("exact".to_owned(), curve.at(sizes)));
         }
         if let Some(first) = self.shards.first() {
             let sampled = grouped(first.sampled_blocks());

@@ -136,7 +136,7 @@ fn curves_between_points() {
 #[test]
 fn what_is_no_source_is_said() {
     let open = |text| Source::open(text, View::Start, BLOCK_BYTES, None, 1);
-    let error = open("/no/such.trace").expect_err("no file").to_string();
+    let error = open("/no/such.trace").err().expect("no file").to_string();
     assert!(error.contains("neither a file nor a workload"), "{error}");
     assert!(open("uniform:1").is_err(), "less than a block");
     let scan = open("scan:4MiB").expect("a workload");
@@ -171,7 +171,66 @@ fn made(methods: &Methods, text: &str, requests: u64, sizes: &[u64]) -> Vec<Made
     let source = workload(text, requests);
     let each = source.each(|request| makings.take(request), &|_| {});
     each.expect("a workload");
-    makings.curves(&lru, sizes, 1, &|_| {}).expect("curves")
+    let of = (Some(&source), 1);
+    makings.curves(&lru, sizes, of, &|_| {}).expect("curves")
+}
+
+#[test]
+fn the_blocks_of_all_requests_count_where_curves_are_of_the_first() {
+    let text = "uniform:4MiB";
+    let lru = PolicySpec::plain("lru");
+    for (shards, aet, exact) in [
+        (Some(1.0), None, false),
+        (Some(0.9), None, false),
+        (None, Some(1.0), false),
+        (Some(1.0), None, true),
+    ] {
+        let methods = Methods {
+            shards,
+            aet,
+            exact,
+            requests: Some(100),
+            ..Methods::default()
+        };
+        let mut makings = methods.makings(&lru).expect("rates");
+        let each = workload(text, 20_000).each(|request| makings.take(request), &|_| {});
+        each.expect("a workload");
+        assert_eq!(
+            (makings.requests(), makings.distinct()),
+            (100, (1024, !exact))
+        );
+        let first = made(
+            &Methods {
+                requests: None,
+                ..methods
+            },
+            text,
+            100,
+            &[10, 60],
+        );
+        let found = makings.curves(&lru, &[10, 60], (None, 1), &|_| {});
+        let found = found.expect("curves");
+        for (found, first) in found.iter().zip(&first) {
+            assert_eq!(found.curve, first.curve, "{}", first.method);
+        }
+    }
+}
+
+#[test]
+fn a_sample_has_no_neighbours() {
+    let methods = Methods {
+        mini: Some(0.5),
+        ..Methods::default()
+    };
+    for (policy, is_refused) in [
+        ("linux", false),
+        ("linux(readahead=32)", true),
+        ("second-hit(mglru(readahead=8))", true),
+    ] {
+        let policy: PolicySpec = policy.parse().expect("a policy");
+        assert_eq!(methods.makings(&policy).is_err(), is_refused, "{policy}");
+        assert!(Methods::default().makings(&policy).is_ok(), "{policy}");
+    }
 }
 
 #[test]

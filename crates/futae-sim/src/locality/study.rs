@@ -1,10 +1,12 @@
 //! A complete study of locality: from a source of requests to intervals at every place.
 
-use super::{Bin, Bins, GAP_THRESHOLD, Intervals, Locality, LocalityError, Tap};
+use super::{Bin, Bins, GAP_THRESHOLD, Intervals, Tap};
 use crate::Link;
-use crate::curve::{Source, SourceError};
+use crate::curve::Source;
+use crate::run::{SimulationError, TraceSimulation};
 use crate::spec::{LevelSpec, links};
 use crate::theory::shortest_gap;
+use crate::write_back::WriteMode;
 use futae_policy::{Kind, PolicySpec};
 use serde::Serialize;
 
@@ -16,21 +18,17 @@ const SHOWN: f64 = 0.995;
 pub struct Study {
     source: Source,
     levels: Vec<LevelSpec>,
-    block_bytes: u64,
     warmup: u64,
     seed: u64,
-    locality: Locality,
+    taps: Vec<Tap>,
 }
 
 /// Why a study failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// The hierarchy cannot be built.
+    /// The hierarchy cannot be simulated.
     #[error(transparent)]
-    Locality(#[from] LocalityError),
-    /// The requests cannot be read.
-    #[error(transparent)]
-    Source(#[from] SourceError),
+    Simulation(#[from] SimulationError),
     /// All requests are warm-up.
     #[error("a warm-up of {warmup} requests leaves none of {requests} to count")]
     Warmup {
@@ -68,44 +66,45 @@ struct Place<'a> {
 }
 
 impl Study {
-    /// Sends the requests of `source`, whose blocks have `block_bytes`, through the levels.
-    /// Counting begins after `warmup` requests, by default after a fifth of all. `progress` gets
-    /// the fraction done.
+    /// Sends the requests of `source`, read for these levels, through them. Counting begins after `warmup` requests, by default after
+    /// a fifth of all. `progress` gets the fraction done.
     ///
     /// # Errors
     ///
-    /// The levels cannot be built, the source cannot be read, or nothing is counted.
+    /// The levels cannot be simulated, or nothing is counted.
     pub fn of(
         source: Source,
-        block_bytes: u64,
         (levels, link): (Vec<LevelSpec>, Option<Link>),
         warmup: Option<u64>,
         seed: u64,
         progress: &dyn Fn(f64),
     ) -> Result<Self, StudyError> {
-        let joined = links(&levels, link);
-        let mut locality = Locality::new(&levels, &joined, block_bytes, source.blocks(), seed)?;
         let requests = source.requests();
         let warmup = warmup.unwrap_or(requests / 5);
         if warmup >= requests {
             return Err(StudyError::Warmup { warmup, requests });
         }
-        let mut number = 0;
-        let act = |request| {
-            if number == warmup {
-                locality.restart();
-            }
-            number += 1;
-            locality.access(request);
+        let spec = TraceSimulation {
+            links: links(&levels, link),
+            levels,
+            write_mode: WriteMode::WriteThrough,
+            seed,
+            warmup_requests: warmup,
+            requests: Some(requests - warmup),
         };
-        source.each(act, progress)?;
+        let counted = (warmup, requests - warmup);
+        let block_bytes = source.block_bytes();
+        let taps = source
+            .as_requests()
+            .tapped(&spec, block_bytes, counted, &mut |done| {
+                progress(done);
+            })?;
         Ok(Self {
             source,
-            levels,
-            block_bytes,
+            levels: spec.levels,
             warmup,
             seed,
-            locality,
+            taps,
         })
     }
 
@@ -124,13 +123,13 @@ impl Study {
     /// Bytes of a block.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
-        self.block_bytes
+        self.source.block_bytes()
     }
 
     /// The places, top down.
     #[must_use]
     pub fn taps(&self) -> &[Tap] {
-        self.locality.taps()
+        &self.taps
     }
 
     /// The theoretical gap at one place ([`theory`](crate::theory)), in bytes, if a formula exists:
@@ -145,21 +144,17 @@ impl Study {
             return None;
         }
         let blocks = self.source.blocks();
-        let slots = level.slots(self.block_bytes, blocks).ok()?;
+        let slots = level.slots(self.block_bytes(), blocks).ok()?;
         let gap = shortest_gap(f64::from(slots), blocks as f64);
-        gap.is_finite().then_some(gap * self.block_bytes as f64)
+        gap.is_finite().then_some(gap * self.block_bytes() as f64)
     }
 
     /// The results, with the intervals of all places in the same bins. `name` is the name of the
     /// source.
     #[must_use]
     pub fn summary<'a>(&'a self, name: &'a str, bins: usize, kind: Bins) -> Summary<'a> {
-        let taps = self.locality.taps();
-        let end = end_bytes(
-            taps.iter().map(|tap| &tap.intervals),
-            kind,
-            self.block_bytes,
-        );
+        let (taps, block_bytes) = (&self.taps, self.block_bytes());
+        let end = end_bytes(taps.iter().map(|tap| &tap.intervals), kind, block_bytes);
         let place = |(at, tap): (usize, &'a Tap)| Place {
             place: &tap.place,
             reaccesses: tap.intervals.reaccesses(),
@@ -171,7 +166,7 @@ impl Study {
         Summary {
             source: name,
             levels: &self.levels,
-            block_bytes: self.block_bytes,
+            block_bytes,
             blocks: self.source.blocks(),
             requests: self.source.requests() - self.warmup,
             warmup_requests: self.warmup,

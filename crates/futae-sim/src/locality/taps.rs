@@ -1,13 +1,13 @@
 //! Streams of requests between the levels of a hierarchy.
 
 use super::Intervals;
-use crate::hierarchy::{Hierarchy, HierarchyShape};
-use crate::index::BackedIndex;
-use crate::link::Link;
-use crate::spec::{LevelSpec, LevelSpecError};
-use crate::write_back::WriteMode;
-use futae_policy::SpecError;
-use futae_trace::BlockRequest;
+use crate::batch::Batch;
+use crate::link::Store;
+use crate::machine::{Machine, OneByOne, Served};
+use crate::run::{Drive, Requests, SimulationError, TraceSimulation};
+use crate::spec::LevelSpec;
+use crate::write_back::Written;
+use futae_policy::{Counters, SpecError};
 
 /// The requests at one place of a hierarchy.
 #[derive(Clone, Debug)]
@@ -18,121 +18,114 @@ pub struct Tap {
     pub intervals: Intervals,
 }
 
-/// A hierarchy with a tap above each level and one below the last. The guests' own copies of a
-/// level count as one place, which sees all their requests.
-pub struct Locality {
-    hierarchy: Option<Hierarchy>,
-    /// Blocks of each guest.
-    blocks: u64,
-    taps: Vec<Tap>,
+/// A tap above each level and one below the last. The guests' own copies of a level count as one place, which sees all their requests.
+pub(super) struct Taps {
+    pub(super) taps: Vec<Tap>,
+    /// Requests before counting begins, and requests so far.
+    warmup: u64,
+    passed: u64,
 }
 
-/// Why a hierarchy cannot be built with taps.
-#[derive(Debug, thiserror::Error)]
-pub enum LocalityError {
-    /// A level cannot be built.
-    #[error(transparent)]
-    Level(#[from] LevelSpecError),
-    /// A policy cannot be built at the size of its level.
-    #[error(transparent)]
-    Policy(#[from] SpecError),
-    /// More blocks than can be simulated.
-    #[error("{0} blocks are more than the 2^32 - 1 of a simulation; take larger blocks")]
-    Blocks(u64),
-}
-
-impl Locality {
-    /// A hierarchy with these levels, top down (possibly none), joined by `links`, one less. The
-    /// data has `blocks` blocks of `block_bytes`.
-    pub fn new(
-        levels: &[LevelSpec],
-        links: &[Link],
-        block_bytes: u64,
-        blocks: u64,
-        seed: u64,
-    ) -> Result<Self, LocalityError> {
-        Self::of_guests(levels, links, block_bytes, (1, blocks), seed)
-    }
-
-    /// As [`new`](Self::new), for several guests with `blocks` blocks each; those of guest *g* are
-    /// numbered from *g* times that.
-    pub fn of_guests(
-        levels: &[LevelSpec],
-        links: &[Link],
-        block_bytes: u64,
-        (guests, blocks): (u32, u64),
-        seed: u64,
-    ) -> Result<Self, LocalityError> {
-        let all = blocks.saturating_mul(u64::from(guests));
-        if all > BackedIndex::BLOCKS_MAX {
-            return Err(LocalityError::Blocks(all));
-        }
-        let shape = |(at, level): (usize, &LevelSpec)| {
-            let reach = if at + 1 == levels.len() { all } else { blocks };
-            level.shape(block_bytes, reach)
-        };
-        let shapes = levels.iter().enumerate().map(shape);
-        let shape = HierarchyShape {
-            levels: shapes.collect::<Result<_, _>>()?,
-            links: links.to_vec(),
-            write_mode: WriteMode::WriteThrough,
-            guests,
-            blocks,
-            seed,
-        };
-        let hierarchy = match levels {
-            [] => None,
-            _ => Some(Hierarchy::new(&shape)?),
-        };
+impl Taps {
+    pub(super) fn new(levels: &[LevelSpec], block_bytes: u64, warmup: u64) -> Self {
         let below = levels.iter().map(|level| format!("below {level}"));
         let places = std::iter::once("application".to_owned()).chain(below);
         let taps = places.map(|place| Tap {
             place,
             intervals: Intervals::new(block_bytes),
         });
-        Ok(Self {
-            hierarchy,
-            blocks,
+        Self {
             taps: taps.collect(),
-        })
+            warmup,
+            passed: 0,
+        }
     }
 
-    /// Sends the application's next request. Every tap down to where it is served sees it; a write
-    /// goes all the way down. Messages between levels (demotions, notices and the fetches that they
-    /// cause) are not requests.
-    #[inline]
-    pub fn access(&mut self, request: BlockRequest) {
-        let block = request.block();
-        let served = match &mut self.hierarchy {
-            Some(hierarchy) if block < self.blocks => {
-                hierarchy.access(0, block, request.kind()) as usize
-            }
-            Some(hierarchy) => {
-                let (guest, block) = (block / self.blocks, block % self.blocks);
-                hierarchy.access(guest as u32, block, request.kind()) as usize
-            }
-            None => 0,
-        };
-        let reached = if request.is_write() {
-            self.taps.len()
-        } else {
-            served + 1
+    /// The application's next request is served at level `served`. Every tap down to there sees it; a write goes all the way down.
+    /// Messages between levels (demotions, notices and the fetches that they cause) are not requests.
+    pub(super) fn pass(&mut self, block: u32, is_write: bool, served: usize) {
+        if self.passed == self.warmup {
+            self.taps.iter_mut().for_each(|tap| tap.intervals.restart());
+        }
+        self.passed += 1;
+        let reached = match is_write {
+            true => self.taps.len(),
+            false => served + 1,
         };
         for tap in self.taps.iter_mut().take(reached) {
-            tap.intervals.access(block as u32);
+            tap.intervals.access(block);
         }
-    }
-
-    /// Ends a warm-up: resets the intervals, and keeps the caches and the last requests.
-    pub fn restart(&mut self) {
-        for tap in &mut self.taps {
-            tap.intervals.restart();
-        }
-    }
-
-    /// The taps, top down: at the application, then below each level.
-    #[must_use]
-    pub fn taps(&self) -> &[Tap] {
-        &self.taps
     }
 }
+
+/// A machine with taps.
+struct Tapped<'a> {
+    inner: OneByOne<'a>,
+    taps: Taps,
+}
+
+impl Machine for Tapped<'_> {
+    fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
+        let places = self.taps.taps.len();
+        batch.each_one(|one| {
+            let place = self.inner.feed(one, served) % places;
+            self.taps.pass(one.blocks[0], one.is_write(0), place);
+        });
+    }
+    fn counters(&self) -> Vec<Counters> {
+        self.inner.machine.counters()
+    }
+    fn remarks(&self) -> Vec<Vec<String>> {
+        self.inner.machine.remarks()
+    }
+    fn fault(&self) -> Option<&SpecError> {
+        self.inner.machine.fault()
+    }
+    fn store(&self) -> Store {
+        self.inner.machine.store()
+    }
+    fn written(&self) -> Option<Written> {
+        self.inner.machine.written()
+    }
+}
+
+impl Requests<'_> {
+    /// Runs one hierarchy, possibly without levels, as [`until`](Self::until) does, with a number of requests after a warm-up, and
+    /// returns the taps, top down: at the application, then below each level.
+    ///
+    /// # Errors
+    ///
+    /// Those of any simulation.
+    pub fn tapped(
+        &self,
+        spec: &TraceSimulation,
+        block_bytes: u64,
+        (warmup, requests): (u64, u64),
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Vec<Tap>, SimulationError> {
+        let mut taps = Taps::new(&spec.levels, block_bytes, warmup);
+        let end = warmup.saturating_add(requests);
+        if spec.levels.is_empty() {
+            self.check_blocks()?;
+            self.each(end, |request| {
+                taps.pass(request.block() as u32, request.is_write(), 0);
+                if taps.passed.is_multiple_of(REQUESTS_PER_PROGRESS) {
+                    progress(taps.passed as f64 / end as f64);
+                }
+            })?;
+            return Ok(taps.taps);
+        }
+        let act = |mut drive: Drive<'_>, (levels, guests): (usize, u32)| {
+            let mut served = vec![Served::default(); (levels + 1) * guests as usize];
+            let tapped = |machine| Tapped {
+                inner: OneByOne::new(machine),
+                taps,
+            };
+            Ok(drive.through(tapped, &mut served)?.taps.taps)
+        };
+        self.driven(spec, block_bytes, (warmup, end), progress, act)?
+    }
+}
+
+/// Requests between two calls of the progress callback.
+const REQUESTS_PER_PROGRESS: u64 = 1 << 16;

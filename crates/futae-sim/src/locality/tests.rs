@@ -1,26 +1,26 @@
 use super::*;
-use crate::link::Link;
+use crate::curve::Source;
+use crate::spec::LevelSpec;
 use crate::theory::shortest_gap;
-use futae_trace::{BlockRequest, WorkloadSpec};
+use futae_trace::View;
 
 const MIB: u64 = 1 << 20;
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// A workload over 4 KiB blocks: passes of warm-up, as many that count.
-fn run(workload: &str, levels: &[&str], passes: u64) -> Locality {
-    let workload: WorkloadSpec = workload.parse().expect("a workload");
-    let blocks = workload.blocks(4096).expect("blocks");
-    let levels: Vec<_> = levels.iter().map(|l| l.parse().expect("level")).collect();
-    let links = vec![Link::None; levels.len().saturating_sub(1)];
-    let mut locality = Locality::new(&levels, &links, 4096, blocks, 1).expect("levels");
-    let mut generator = workload.generator(4096, 1).expect("a generator");
-    for at in 0..2 * passes * blocks {
-        if at == passes * blocks {
-            locality.restart();
-        }
-        locality.access(generator.next().expect("endless"));
-    }
-    locality
+fn run(workload: &str, levels: &[&str], passes: u64) -> Study {
+    let open = |requests| Source::open(workload, View::Start, 4096, Some(requests), 1);
+    let blocks = open(1).expect("a workload").blocks();
+    let source = open(2 * passes * blocks).expect("a workload");
+    let levels: Vec<LevelSpec> = levels.iter().map(|l| l.parse().expect("level")).collect();
+    let study = Study::of(
+        source,
+        (levels, Some(crate::Link::None)),
+        Some(passes * blocks),
+        1,
+        &|_| {},
+    );
+    study.expect("levels")
 }
 
 #[test]
@@ -108,18 +108,29 @@ fn bins_of_either_kind_hold_everything() {
 #[test]
 fn writes_reach_the_bottom_and_hits_do_not() {
     let level = ["lru:4blocks".parse().expect("a level")];
-    let mut locality = Locality::new(&level, &[], 4096, 8, 1).expect("a level");
-    let requests = [
-        BlockRequest::read(1),
-        BlockRequest::read(1),
-        BlockRequest::write(1),
-    ];
-    for request in requests {
-        locality.access(request);
+    let mut taps = taps::Taps::new(&level, 4096, 0);
+    for (is_write, served) in [(false, 1), (false, 0), (true, 0)] {
+        taps.pass(1, is_write, served);
     }
-    let taps = locality.taps();
-    assert_eq!([0, 1].map(|at| taps[at].intervals.requests()), [3, 2]);
-    assert_eq!([0, 1].map(|at| taps[at].intervals.reaccesses()), [2, 1]);
+    let of = |count: fn(&Intervals) -> u64| [0, 1].map(|at| count(&taps.taps[at].intervals));
+    assert_eq!(of(Intervals::requests), [3, 2]);
+    assert_eq!(of(Intervals::reaccesses), [2, 1]);
     assert_eq!(Intervals::new(4096).gap_bytes(), None);
-    assert!(Locality::new(&level, &[], 4096, 1 << 32, 1).is_err());
+}
+
+#[test]
+fn more_blocks_than_can_be_numbered() {
+    for levels in [&[][..], &["lru:4blocks"]] {
+        let source = Source::open("uniform:17TiB", View::Start, 4096, Some(10), 1);
+        let levels = levels.iter().map(|level| level.parse().expect("a level"));
+        let study = Study::of(
+            source.expect("a workload"),
+            (levels.collect(), None),
+            None,
+            1,
+            &|_| {},
+        );
+        let error = study.err().expect("too many").to_string();
+        assert!(error.contains("2^32 - 1 blocks"), "{error}");
+    }
 }

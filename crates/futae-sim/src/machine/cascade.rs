@@ -82,6 +82,7 @@ impl Cascade {
                 MakeLast {
                     slots: last.slots,
                     places,
+                    volumes: shape.volumes_of(0..shape.guests),
                 },
             )?,
             store: Store::default(),
@@ -140,6 +141,7 @@ fn tier_above<P: RegisteredPolicy + 'static>(
         let index = BackedIndex::new(first);
         let mut level = Level::new(policy(slots, guest)?, index, slots);
         level.number_blocks(first);
+        level.note_volumes(&shape.volumes_of(guest..guest + 1));
         let reach = Reach::new(level, first..first + shape.blocks);
         Ok(Reach {
             reads_ahead,
@@ -177,12 +179,14 @@ fn last<Q: RegisteredPolicy>(
 struct MakeLast {
     slots: u32,
     places: Places,
+    volumes: Vec<u64>,
 }
 
 impl Visit for MakeLast {
     type Output = Box<dyn Take<Store>>;
     fn visit<Q: RegisteredPolicy + 'static>(self, policy: Q) -> Self::Output {
-        let level = Level::new(policy, DenseIndex::new(0), self.slots);
+        let mut level = Level::new(policy, DenseIndex::new(0), self.slots);
+        level.note_volumes(&self.volumes);
         Box::new(last(level, self.places))
     }
 }

@@ -54,7 +54,8 @@ impl Traces {
             links: &spec.links,
             write_mode: WriteMode::WriteThrough,
             guests: facts.files.len() as u32,
-            blocks: self.blocks(),
+            blocks: self.in_order().blocks(),
+            volumes: Vec::new(),
             distinct: self.distinct(),
             footprint: facts.distinct_blocks,
             block_bytes,
@@ -81,7 +82,9 @@ impl Traces {
     /// The hits of levels that are each optimal for the misses of the level above.
     fn cascaded(&self, shape: &HierarchyShape) -> Result<Vec<u64>, SimulationError> {
         let mut asked = vec![BlockRequest::default(); self.facts().accesses as usize];
-        let got = self.with_stream(|stream| stream.fill(&mut asked));
+        let got = self
+            .in_order()
+            .with_stream(|stream| stream.fill(&mut asked));
         let mut asked: Vec<u32> = asked[..got]
             .iter()
             .map(|request| request.block() as u32)

@@ -51,6 +51,28 @@ pub struct Drive<'a> {
 const BATCHES_PER_PROGRESS: u64 = 1024;
 
 impl Drive<'_> {
+    /// Sends the whole stream through the machine that `wrap` makes of this one, and returns it.
+    pub fn through<'m, M: Machine>(
+        &'m mut self,
+        wrap: impl FnOnce(&'m mut dyn Machine) -> M,
+        served: &mut [Served],
+    ) -> Result<M, SimulationError> {
+        let mut machine = wrap(self.machine);
+        let mut drive = Drive {
+            stream: self.stream,
+            known: self.known,
+            machine: &mut machine,
+            is_spread: self.is_spread,
+            blocks: self.blocks,
+            digest: self.digest.take(),
+            sent: self.sent,
+            total: self.total,
+            progress: self.progress,
+        };
+        drive.send(drive.total, served)?;
+        Ok(machine)
+    }
+
     /// Sends the next `requests`, or the rest of the stream, and adds up where they were served.
     pub fn send(&mut self, requests: u64, served: &mut [Served]) -> Result<(), SimulationError> {
         let mut coming = Coming {

@@ -11,9 +11,11 @@ use std::path::PathBuf;
 impl TraceSimulation {
     /// Whether [`simulate_one_pass`] supports this simulation: no level may need to know anything
     /// of the trace before its end, and with a view of the trace's own lengths might differ.
+    /// `block_bytes` is the size of a block.
     #[must_use]
-    pub fn is_one_pass(&self, view: ViewChoice) -> bool {
-        view != ViewChoice::Start && self.levels.iter().all(|level| level.is_open_ended())
+    pub fn is_one_pass(&self, view: ViewChoice, block_bytes: u64) -> bool {
+        let mut levels = self.levels.iter();
+        view != ViewChoice::Start && levels.all(|level| level.is_open_ended(block_bytes))
     }
 }
 
@@ -30,7 +32,10 @@ pub fn simulate_one_pass(
     threads: usize,
     progress: &mut (dyn FnMut(f64) + Send),
 ) -> Result<Report, SimulationError> {
-    debug_assert!(spec.is_one_pass(view), "needs the whole trace");
+    debug_assert!(
+        spec.is_one_pass(view, options.unit_bytes),
+        "needs the whole trace"
+    );
     let reader = TraceReader::open(path, options)?;
     let mut facts = TraceFacts::of(std::slice::from_ref(path));
     let format = reader.format();
@@ -47,6 +52,7 @@ pub fn simulate_one_pass(
         write_mode: spec.write_mode,
         guests: 1,
         blocks: BackedIndex::BLOCKS_MAX,
+        volumes: Vec::new(),
         distinct: BackedIndex::BLOCKS_MAX,
         footprint: 0,
         block_bytes: options.unit_bytes,

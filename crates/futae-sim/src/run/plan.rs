@@ -67,6 +67,8 @@ pub struct Plan<'a> {
     pub guests: u32,
     /// Blocks of each guest. The stream numbers the blocks of guest *g* from `g * blocks`.
     pub blocks: u64,
+    /// For each guest the numbers at which its volumes begin, as [`HierarchyShape::volumes`] says; empty if each has one.
+    pub volumes: Vec<Vec<u32>>,
     /// Blocks of the guest with the most, of which a level's share is; fewer than `blocks` if numbers are left out.
     pub distinct: u64,
     /// Blocks of all guests together, of which a shared level's share is; 0 while a trace is read in one pass, and they are not known.
@@ -212,6 +214,7 @@ impl Plan<'_> {
             write_mode: self.write_mode,
             guests: self.guests,
             blocks: self.blocks,
+            volumes: self.volumes.clone(),
             seed: self.seed,
         })
     }

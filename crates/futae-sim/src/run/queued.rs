@@ -1,11 +1,10 @@
 //! A run in which requests wait for each other.
 
-use super::drive::Drive;
 use super::order::SPAN_US_MAX;
 use super::{Requests, SimulationError, TraceSimulation};
 use crate::batch::Batch;
 use crate::link::Store;
-use crate::machine::{Machine, Served};
+use crate::machine::{Machine, OneByOne, Served};
 use crate::queueing::{Latencies, LatencyModel, Network, Route};
 use crate::write_back::Written;
 use futae_policy::{Counters, SpecError};
@@ -21,7 +20,7 @@ pub enum Arrivals {
 
 /// A machine whose requests also pass through a network of queues.
 pub(super) struct Queued<'a> {
-    inner: &'a mut dyn Machine,
+    inner: OneByOne<'a>,
     network: Network,
     /// Times in microseconds, and accesses up to and including each; empty for arrivals from
     /// clients.
@@ -33,7 +32,6 @@ pub(super) struct Queued<'a> {
     warmup: u64,
     /// Levels and the store.
     places: usize,
-    one: Vec<Served>,
     counters: Vec<Counters>,
     store: Store,
     taken: Option<Vec<u64>>,
@@ -53,11 +51,10 @@ impl<'a> Queued<'a> {
             sent: 0,
             warmup,
             places: levels + 1,
-            one: Vec::new(),
             counters: inner.counters(),
             store: inner.store(),
             taken: inner.written().map(|written| written.taken),
-            inner,
+            inner: OneByOne::new(inner),
         }
     }
 
@@ -95,15 +92,8 @@ impl<'a> Queued<'a> {
         if self.sent == self.warmup {
             self.network.begin_counting();
         }
-        self.one.clear();
-        self.one.resize(served.len(), Served::default());
-        self.inner.feed(batch, &mut self.one);
+        let place = self.inner.feed(batch, served);
         self.sent += 1;
-        let is_here = |at: &Served| at.reads + at.writes > 0;
-        let place = self.one.iter().position(is_here).unwrap_or(0);
-        for (all, one) in served.iter_mut().zip(&self.one) {
-            all.add(one);
-        }
         let levels = self.places as u32 - 1;
         let guest = (place / self.places) as u32;
         let is_write = batch.is_write(0);
@@ -125,7 +115,7 @@ impl<'a> Queued<'a> {
     /// The level that accepted the last request, a write; under write-through the store.
     fn written_to(&mut self) -> u32 {
         let levels = self.places as u32 - 1;
-        let Some(Written { taken, .. }) = self.inner.written() else {
+        let Some(Written { taken, .. }) = self.inner.machine.written() else {
             return levels;
         };
         let before = self.taken.replace(taken);
@@ -138,7 +128,7 @@ impl<'a> Queued<'a> {
     /// The background work of a guest's last request.
     fn behind(&mut self, now: u64, guest: u32, wrote_store: bool) {
         if self.places > 2 {
-            let counters = self.inner.counters();
+            let counters = self.inner.machine.counters();
             for (above, (is, was)) in (0..).zip(counters.iter().zip(&self.counters)) {
                 for _ in was.demotions_out..is.demotions_out {
                     self.network.demote(now, guest, above);
@@ -146,7 +136,7 @@ impl<'a> Queued<'a> {
             }
             self.counters = counters;
         }
-        let store = self.inner.store();
+        let store = self.inner.machine.store();
         let since = store.since(&self.store);
         for _ in 0..since.notice_reads + since.preload_reads {
             self.network.use_store(now, false);
@@ -160,34 +150,22 @@ impl<'a> Queued<'a> {
 
 impl Machine for Queued<'_> {
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
-        fn of<T>(all: &[T], at: usize) -> &[T] {
-            all.get(at..=at).unwrap_or_default()
-        }
-        for at in 0..batch.blocks.len() {
-            let mark = [u64::from(batch.is_write(at))];
-            let one = Batch {
-                blocks: of(batch.blocks, at),
-                writes: &mark,
-                next_uses: of(batch.next_uses, at),
-                bytes: of(batch.bytes, at),
-            };
-            self.one(&one, served);
-        }
+        batch.each_one(|one| self.one(one, served));
     }
     fn counters(&self) -> Vec<Counters> {
-        self.inner.counters()
+        self.inner.machine.counters()
     }
     fn remarks(&self) -> Vec<Vec<String>> {
-        self.inner.remarks()
+        self.inner.machine.remarks()
     }
     fn fault(&self) -> Option<&SpecError> {
-        self.inner.fault()
+        self.inner.machine.fault()
     }
     fn store(&self) -> Store {
-        self.inner.store()
+        self.inner.machine.store()
     }
     fn written(&self) -> Option<Written> {
-        self.inner.written()
+        self.inner.machine.written()
     }
 }
 
@@ -237,37 +215,14 @@ impl Requests<'_> {
             block_bytes,
             (warmup, end),
             progress,
-            |drive, (levels, guests)| {
-                let Drive {
-                    stream,
-                    known,
-                    machine,
-                    is_spread,
-                    blocks,
-                    digest,
-                    sent,
-                    total,
-                    progress,
-                } = drive;
+            |mut drive, (levels, guests)| {
                 let network = Network::new(*model, guests, levels as u32, clients, spec.seed);
-                let mut queued = Queued {
+                let queued = |machine| Queued {
                     clock,
                     ..Queued::new(machine, network, (warmup, levels))
                 };
                 let mut served = vec![Served::default(); (levels + 1) * guests as usize];
-                let mut drive = Drive {
-                    stream,
-                    known,
-                    machine: &mut queued,
-                    is_spread,
-                    blocks,
-                    digest,
-                    sent,
-                    total,
-                    progress,
-                };
-                drive.send(end, &mut served)?;
-                Ok(queued.finish())
+                Ok(drive.through(queued, &mut served)?.finish())
             },
         )?
     }

@@ -1,6 +1,6 @@
 //! The requests of a simulation, repeated for other measurements.
 
-use super::{Interleave, SimulationError, Traces};
+use super::{Interleave, SimulationError, Traces, footprint};
 use crate::hierarchy::derived_seed;
 use futae_trace::{BlockRequest, BlockStream, Generator, WorkloadError, WorkloadSpec};
 
@@ -26,7 +26,7 @@ impl Requests<'_> {
     /// Blocks per guest: those of guest *g* are numbered from *g* times this.
     pub fn blocks(&self) -> Result<u64, SimulationError> {
         match self {
-            Self::Traces(traces) => Ok(traces.blocks()),
+            Self::Traces(traces) => Ok(traces.in_order().blocks()),
             Self::Workloads {
                 workloads,
                 block_bytes,
@@ -37,6 +37,11 @@ impl Requests<'_> {
                 Ok(all.into_iter().max().unwrap_or(0))
             }
         }
+    }
+
+    /// An error if the guests have more blocks together than can be numbered.
+    pub(crate) fn check_blocks(&self) -> Result<(), SimulationError> {
+        footprint(self.guests(), self.blocks()?).map(drop)
     }
 
     /// Distinct blocks of the guest with the most.
@@ -51,7 +56,9 @@ impl Requests<'_> {
     pub fn each(&self, limit: u64, act: impl FnMut(BlockRequest)) -> Result<(), SimulationError> {
         match self {
             Self::Traces(traces) => {
-                traces.with_stream(|stream| each(stream, limit, act));
+                traces
+                    .in_order()
+                    .with_stream(|stream| each(stream, limit, act));
             }
             Self::Workloads {
                 workloads,

@@ -3,18 +3,18 @@
 use super::closed::{Closed, ClosedLoop, Outcome, Think};
 use super::facts::TraceFacts;
 use super::noting::{Lengths, Noting, in_order};
-use super::order::{Asked, Clock, Order, Ordered, Times, schedule};
+use super::numbered::ByPlace;
+use super::order::{Clock, Order, Ordered, Times, schedule};
 use super::parallel::{in_parallel, leaves_threads};
 use super::plan::{Extras, next_uses};
-use super::reading::Reading;
+use super::reading::{Neighbours, Reading};
 use super::view::ViewChoice;
-use super::{Interleave, Known, Plan, Report, Run, SimulationError, report};
+use super::{Known, Plan, Report, Run, SimulationError, report};
 use crate::link::Link;
 use crate::spec::LevelSpec;
 use crate::write_back::WriteMode;
 use futae_trace::{
-    BlockRequest, BlockStream, DenseTrace, Digest, RequestReader, TraceError, TraceOptions,
-    TraceReader, View,
+    BlockRequest, DenseTrace, Digest, RequestReader, TraceError, TraceOptions, TraceReader, View,
 };
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -22,12 +22,14 @@ use std::time::Instant;
 
 /// Traces in memory, one per guest.
 pub struct Traces {
-    guests: Vec<DenseTrace>,
+    pub(super) guests: Vec<DenseTrace>,
+    /// The same numbered by place, for runs that use neighbours.
+    pub(super) by_place: ByPlace,
     /// The guest of each access, in order; empty if guests take turns.
-    schedule: Vec<u16>,
+    pub(super) schedule: Vec<u16>,
     /// The time of each request, if kept.
     clock: Option<Clock>,
-    /// The length of each access of all guests; empty if all are equal.
+    /// The length of each access of all guests; a single one if all are equal; none if they are not known.
     bytes: Vec<u32>,
     /// The length of each access if all are equal.
     equal_bytes: u32,
@@ -37,9 +39,9 @@ pub struct Traces {
     closed: Option<Closed>,
     next_uses: OnceLock<Vec<u32>>,
     digest: OnceLock<String>,
-    /// How many blocks a level may read ahead; 0 if neighbours have not neighbouring numbers.
-    read_ahead_blocks: u32,
-    facts: TraceFacts,
+    /// Which runs may use neighbours.
+    pub(super) neighbours: Neighbours,
+    pub(super) facts: TraceFacts,
 }
 
 /// One hierarchy for traces.
@@ -115,7 +117,7 @@ impl Traces {
         reading: &Reading,
         progress: &mut (dyn FnMut(f64) + Send),
     ) -> Result<Self, SimulationError> {
-        let (order, view) = (reading.order, reading.neighbours_view()?);
+        let order = reading.order;
         let begin = Instant::now();
         let mut facts = TraceFacts::of(paths);
         let (mut guests, mut lengths, mut times) = (Vec::new(), Vec::new(), Vec::new());
@@ -123,7 +125,7 @@ impl Traces {
         for ((at, reader), options) in open.enumerate().zip(&reading.options) {
             let reader = reader?;
             let format = origin.unwrap_or(reader.format().name());
-            let choice = view;
+            let choice = reading.neighbours.view_of(reading.view)?;
             let view = choice.view(&reader, options.unit_bytes);
             let start = view == View::Start;
             let mut progress = |part| progress((at as f64 + part) / paths.len() as f64);
@@ -134,10 +136,8 @@ impl Traces {
             } else if paths.len() > 1 && order != Order::Turns || reading.keep_times {
                 noting.note_times(view);
             }
-            let trace = match reading.read_ahead_blocks {
-                0 => DenseTrace::read(&mut noting, view)?,
-                gap => DenseTrace::read_by_place(&mut noting, view, gap)?,
-            };
+            let trace = reading.neighbours.read(&mut noting, view)?;
+            (reading.neighbours).check(reading.view, &noting.reader, &trace)?;
             if !start {
                 facts.view = "blocks";
             }
@@ -170,7 +170,7 @@ impl Traces {
         };
         Ok(Self {
             lives,
-            read_ahead_blocks: reading.read_ahead_blocks,
+            neighbours: reading.neighbours,
             ..all
         })
     }
@@ -224,32 +224,33 @@ impl Traces {
             schedule: scheduled,
             clock,
             guests,
+            by_place: ByPlace::default(),
             lives: Vec::new(),
             closed: None,
             next_uses: OnceLock::new(),
             digest: OnceLock::new(),
-            read_ahead_blocks: 0,
+            neighbours: Neighbours::Unused,
             facts,
         })
     }
 
-    /// Reads all requests from a reader per guest; every request is for one block, and `read_ahead_blocks` is as in [`Reading`].
+    /// Reads all requests from a reader per guest, which take turns. Nothing is kept but their blocks of `block_bytes` in this view.
     /// `origin` describes them in the facts.
     pub fn of_readers(
         readers: &mut [impl RequestReader],
         origin: &'static str,
-        block_bytes: u64,
-        read_ahead_blocks: u32,
+        (view, block_bytes): (View, u64),
+        neighbours: Neighbours,
     ) -> Result<Self, SimulationError> {
         let begin = Instant::now();
         let names = readers.iter().map(|reader| reader.path().to_owned());
         let mut facts = TraceFacts::of(&names.collect::<Vec<_>>());
         let mut guests = Vec::new();
         for reader in readers {
-            let trace = match read_ahead_blocks {
-                0 => DenseTrace::read(reader, View::Start)?,
-                gap => DenseTrace::read_by_place(reader, View::Start, gap)?,
-            };
+            let trace = neighbours.read(reader, view)?;
+            if view != View::Start {
+                facts.view = "blocks";
+            }
             facts.formats.push(origin);
             facts.trace_requests += trace.requests();
             facts.accesses += trace.ids().len() as u64;
@@ -260,10 +261,7 @@ impl Traces {
         let lengths = guests.iter().map(|_| Lengths::all_equal(block_bytes));
         let lengths = lengths.collect();
         let all = Self::of(guests, lengths, (Order::Turns, Vec::new(), false), facts)?;
-        Ok(Self {
-            read_ahead_blocks,
-            ..all
-        })
+        Ok(Self { neighbours, ..all })
     }
 
     /// Facts about the traces.
@@ -295,13 +293,13 @@ impl Traces {
         self.clock.as_deref()
     }
 
-    /// The length of each access; empty if all are equal.
+    /// The length of each access; a single one if all are equal; none if they are not known.
     pub(super) fn lengths(&self) -> &[u32] {
         &self.bytes
     }
 
-    /// The only guest's trace, with the length of each request; `None` for several guests. The
-    /// lengths are empty if all equal the last value.
+    /// The only guest's trace, with the length of each request; `None` for several guests. Requests without a length there have
+    /// the last value.
     pub(crate) fn objects(&self) -> Option<(&DenseTrace, &[u32], u32)> {
         match &self.guests[..] {
             [only] => Some((only, &self.bytes, self.equal_bytes)),
@@ -316,30 +314,10 @@ impl Traces {
         &self.lives
     }
 
-    /// How many numbers there are for the blocks of each guest.
-    pub(super) fn blocks(&self) -> u64 {
-        let blocks = self.guests.iter().map(|guest| u64::from(guest.numbers()));
-        blocks.max().unwrap_or(0)
-    }
-
     /// The number of blocks of the guest with the most.
     pub(super) fn distinct(&self) -> u64 {
         let blocks = self.guests.iter().map(|guest| u64::from(guest.distinct()));
         blocks.max().unwrap_or(0)
-    }
-
-    pub(super) fn with_stream<T>(&self, act: impl FnOnce(&mut (dyn BlockStream + Send)) -> T) -> T {
-        match &self.guests[..] {
-            [only] => act(&mut only.stream()),
-            guests if !self.schedule.is_empty() => {
-                let streams = guests.iter().map(DenseTrace::stream).collect();
-                act(&mut Asked::new(streams, self.blocks(), &self.schedule))
-            }
-            guests => {
-                let streams = guests.iter().map(DenseTrace::stream).collect();
-                act(&mut Interleave::new(streams, self.blocks()))
-            }
-        }
     }
 
     /// For each access, the number of the next to the same block.
@@ -354,8 +332,9 @@ impl Traces {
             [only] => next_uses(only.ids(), u64::from(only.numbers()), |&id| u64::from(id)),
             guests => {
                 let mut all = vec![BlockRequest::default(); self.facts.accesses as usize];
-                self.with_stream(|stream| stream.fill(&mut all));
-                next_uses(&all, self.blocks() * guests.len() as u64, |r| r.block())
+                let numbered = self.in_order();
+                numbered.with_stream(|stream| stream.fill(&mut all));
+                next_uses(&all, numbered.blocks() * guests.len() as u64, |r| r.block())
             }
         }))
     }
@@ -367,7 +346,7 @@ impl Traces {
                 return only.digest().hex();
             }
             let (mut digest, mut batch) = (Digest::default(), [BlockRequest::default(); 1024]);
-            self.with_stream(|stream| {
+            self.in_order().with_stream(|stream| {
                 loop {
                     let got = stream.fill(&mut batch);
                     digest.add(&batch[..got]);
@@ -412,18 +391,15 @@ impl Traces {
             let warmup = spec.warmup_requests;
             return Err(SimulationError::Warmup { warmup, accesses });
         }
-        let reads_farther =
-            |level: &&LevelSpec| level.policy.read_ahead_blocks() > self.read_ahead_blocks;
-        if let Some(level) = spec.levels.iter().find(reads_farther) {
-            return Err(SimulationError::Neighbours(level.to_string()));
-        }
+        let numbered = self.numbered(&spec.levels)?;
         let left = accesses - spec.warmup_requests;
         let plan = Plan {
             levels: &spec.levels,
             links: &spec.links,
             write_mode: spec.write_mode,
             guests: self.guests.len() as u32,
-            blocks: self.blocks(),
+            blocks: numbered.blocks(),
+            volumes: numbered.volumes(),
             distinct: self.distinct(),
             footprint: self.facts.distinct_blocks,
             block_bytes,
@@ -433,7 +409,7 @@ impl Traces {
             is_spread,
         };
         if let Some(closed) = &self.closed {
-            return self.simulate_closed(closed, &plan, progress);
+            return self.simulate_closed(closed, &plan, numbered.guests(), progress);
         }
         let future = plan.needs_future()?;
         let extras = Extras {
@@ -443,7 +419,7 @@ impl Traces {
             },
             digest: false,
         };
-        let ran = self.with_stream(|stream| plan.run_with(&extras, stream, progress));
+        let ran = numbered.with_stream(|stream| plan.run_with(&extras, stream, progress));
         Ok(self.named(ran?.0))
     }
 
@@ -451,6 +427,7 @@ impl Traces {
         &self,
         closed: &Closed,
         plan: &Plan<'_>,
+        guests: &[DenseTrace],
         progress: &mut dyn FnMut(f64),
     ) -> Result<Run, SimulationError> {
         let begin = Instant::now();
@@ -461,7 +438,7 @@ impl Traces {
             found,
             latencies,
             by_guest,
-        } = closed.run(plan, &self.guests, progress)?;
+        } = closed.run(plan, guests, progress)?;
         let shape = plan.shape()?;
         let has_bytes = closed.has_bytes();
         let mut run = plan.results(&shape, found, has_bytes, begin.elapsed());

@@ -100,7 +100,7 @@ impl Requests<'_> {
         }
     }
 
-    fn guests(&self) -> u32 {
+    pub(super) fn guests(&self) -> u32 {
         match self {
             Self::Traces(traces) => traces.facts().files.len() as u32,
             Self::Workloads { workloads, .. } => workloads.len() as u32,
@@ -113,7 +113,7 @@ impl Requests<'_> {
         act: impl FnOnce(&mut (dyn BlockStream + Send)) -> T,
     ) -> Result<T, SimulationError> {
         match self {
-            Self::Traces(traces) => Ok(traces.with_stream(act)),
+            Self::Traces(traces) => Ok(traces.in_order().with_stream(act)),
             Self::Workloads {
                 workloads, seed, ..
             } => {
@@ -183,7 +183,7 @@ impl Requests<'_> {
 
     /// Lets `act` drive one hierarchy through the first requests, some of which are a warm-up. It
     /// also gets the numbers of levels and guests.
-    pub(super) fn driven<T>(
+    pub(crate) fn driven<T>(
         &self,
         spec: &TraceSimulation,
         block_bytes: u64,
@@ -191,12 +191,21 @@ impl Requests<'_> {
         progress: &mut dyn FnMut(f64),
         act: impl FnOnce(Drive<'_>, (usize, u32)) -> T,
     ) -> Result<T, SimulationError> {
+        let numbered = match self {
+            Self::Traces(traces) => Some(traces.numbered(&spec.levels)?),
+            Self::Workloads { .. } => None,
+        };
+        let (blocks, volumes) = match &numbered {
+            Some(numbered) => (numbered.blocks(), numbered.volumes()),
+            None => (self.blocks()?, Vec::new()),
+        };
         let plan = Plan {
             levels: &spec.levels,
             links: &spec.links,
             write_mode: spec.write_mode,
             guests: self.guests(),
-            blocks: self.blocks()?,
+            blocks,
+            volumes,
             distinct: self.distinct()?,
             footprint: self.footprint_blocks()?,
             block_bytes,
@@ -211,7 +220,7 @@ impl Requests<'_> {
             true => self.next_uses(end, block_bytes)?,
             false => Cow::default(),
         };
-        self.with_stream(block_bytes, |stream| {
+        let act = |stream: &mut (dyn BlockStream + Send)| {
             let drive = Drive {
                 stream,
                 known: Known {
@@ -227,7 +236,11 @@ impl Requests<'_> {
                 progress,
             };
             act(drive, (shape.levels.len(), plan.guests))
-        })
+        };
+        match &numbered {
+            Some(numbered) => Ok(numbered.with_stream(act)),
+            None => self.with_stream(block_bytes, act),
+        }
     }
 
     /// For each of the first requests, the number of the next one for the same block.

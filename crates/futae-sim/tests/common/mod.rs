@@ -34,6 +34,7 @@ pub fn shape(levels: &[(&str, u32)], link: Link, blocks: u64, guests: u32) -> Hi
         write_mode: WriteMode::WriteThrough,
         guests,
         blocks,
+        volumes: Vec::new(),
         seed: SEED,
     }
 }

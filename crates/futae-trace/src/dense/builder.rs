@@ -1,6 +1,6 @@
 //! Numbers the blocks of a trace while it is read.
 
-use super::{DenseTrace, SECTOR_BYTES, View, access};
+use super::{DenseTrace, Places, SECTOR_BYTES, View, access};
 use crate::format::KEYED_BYTES;
 use crate::numbering::{self, Numbering};
 use crate::{Request, RequestKind, RequestReader, TraceError, TraceErrorKind};
@@ -209,31 +209,12 @@ impl Builder {
         Ok(())
     }
 
-    /// Numbers the blocks of a trace that has ended anew, as [`DenseTrace::read_by_place`] says.
-    pub(super) fn number_by_place(&mut self, gap: u32) -> Result<(), TraceErrorKind> {
-        let mut blocks: Vec<_> = self.numbering.blocks().into_iter().zip(0_u32..).collect();
-        blocks.sort_unstable();
-        let mut numbers = vec![0; blocks.len()];
-        let few = |between: u64| u32::try_from(between).map_or(gap, |between| between.min(gap));
-        let (mut next, mut before) = (0_u32, None);
-        for ((volume, block), old) in blocks {
-            let between = match before {
-                Some((same, before)) if same == volume => few(block - before - 1),
-                Some(_) => gap.saturating_add(few(block)),
-                None => few(block),
-            };
-            let number = next.checked_add(between);
-            let number = number.ok_or(TraceErrorKind::TooManyBlocks)?;
-            numbers[old as usize] = number;
-            next = number.checked_add(1).ok_or(TraceErrorKind::TooManyBlocks)?;
-            before = Some((volume, block));
+    /// A trace that has ended, with the places of its blocks.
+    pub(super) fn with_places(self) -> DenseTrace {
+        DenseTrace {
+            places: Places::of(self.numbering.blocks()),
+            ..self.trace
         }
-        let trace = &mut self.trace;
-        for id in &mut trace.ids {
-            *id = numbers[*id as usize];
-        }
-        trace.numbers = next.checked_add(gap).ok_or(TraceErrorKind::TooManyBlocks)?;
-        Ok(())
     }
 }
 

@@ -40,6 +40,12 @@ impl Joined {
         }
     }
 
+    pub fn note_volumes(&mut self, firsts: &[u64]) {
+        for order in &mut self.orders {
+            order.note_volumes(firsts);
+        }
+    }
+
     pub fn fault(&self) -> Option<&SpecError> {
         self.orders.iter().find_map(|order| order.fault())
     }

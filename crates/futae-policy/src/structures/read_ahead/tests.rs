@@ -217,3 +217,70 @@ fn what_left_the_cache_is_no_history() {
     }
     assert_eq!(read(&mut cache, 22), []);
 }
+
+/// Two volumes, as a live cache has them and as a simulator numbers them, under reads that jump, run on, and go from one volume to the other.
+#[test]
+fn numbered_volumes_are_files_as_volumes_are() {
+    const SECOND: u64 = 500;
+    let mut ahead = 0;
+    for policy in [
+        "linux(readahead=32)",
+        "mglru(readahead=32)",
+        "linux(readahead=32,folios=large)",
+        "second-hit(linux(readahead=32))",
+        "exclusive(linux(readahead=32))",
+        "cost(mglru(readahead=32))",
+        "inferred(linux(readahead=32))",
+    ] {
+        let mut volumes = level_of(policy, 150, 1);
+        let mut numbered = level_of(policy, 150, 1);
+        numbered.number_blocks(0);
+        numbered.note_volumes(&[0, SECOND]);
+        let mut random = crate::prng::Prng::new(5);
+        for at in 0..3000 {
+            let volume = at % 2;
+            let kind = match random.below(4) {
+                0 => AccessKind::Demotion,
+                _ => AccessKind::Read,
+            };
+            let (from, step) = (random.below(300), random.below(3) + 1);
+            for index in (from..from + 20).step_by(step as usize) {
+                let block = BlockId::new(VolumeId(volume as u16), index);
+                let number = BlockId::on_first(volume * SECOND + index);
+                volumes.access(&Access::of(block, kind));
+                numbered.access(&Access::of(number, kind));
+                loop {
+                    let next = (volumes.review(), numbered.review());
+                    let as_number = |block: BlockId| {
+                        BlockId::on_first(u64::from(block.volume().0) * SECOND + block.index())
+                    };
+                    assert_eq!(next.0.map(as_number), next.1, "{policy}");
+                    let (Some(block), Some(number)) = next else {
+                        break;
+                    };
+                    ahead += 1;
+                    volumes.access(&Access::of(block, AccessKind::Preload));
+                    numbered.access(&Access::of(number, AccessKind::Preload));
+                }
+            }
+        }
+        assert_eq!(volumes.counters(), numbered.counters(), "{policy}");
+    }
+    assert!(ahead > 10_000, "they read ahead, {ahead} blocks");
+}
+
+#[test]
+fn windows_end_where_the_next_numbered_volume_begins() {
+    for folios in ["single", "large"] {
+        let text = format!("linux(readahead=32,folios={folios})");
+        let mut cache = level_of(&text, 1000, 1);
+        cache.note_volumes(&[0, 100]);
+        let ahead: Vec<u64> = (0..100).flat_map(|index| read(&mut cache, index)).collect();
+        assert_eq!(ahead.last(), Some(&99));
+        assert_eq!(
+            read(&mut cache, 100).first(),
+            Some(&101),
+            "it is a beginning"
+        );
+    }
+}
