@@ -2,9 +2,9 @@
 
 use crate::BLOCK;
 use crate::direct::Buffer;
-use futae_testkit::stamp::Stamp;
 use futae_policy::Prng;
 use futae_testkit::nbd::{Outcome, Plain};
+use futae_testkit::stamp::Stamp;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;

@@ -4,8 +4,8 @@
 use crate::BLOCK;
 use crate::binary::futae;
 use crate::process::{Ended, Running};
-use futae_testkit::stamp::Stamp;
 use crate::tools::text;
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::{PATIENCE, within};
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};

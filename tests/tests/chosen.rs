@@ -1,12 +1,12 @@
 //! Caches that choose by history or by hand, live: large blocks, loaded in the background.
 
 use futae_policy::Prng;
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::obtain;
 use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::predict::{assert_replays_one, assert_same_log, one_level};
 use futae_tests::stage::Stage;
-use futae_testkit::stamp::Stamp;
 use futae_tests::tools::{has_fuse, text};
 use serde_json::Value;
 use std::fs;

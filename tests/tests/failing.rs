@@ -3,11 +3,11 @@
 
 use futae_nbd::ErrorNumber;
 use futae_testkit::nbd::Plain as Client;
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::obtain;
 use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::stage::{EXPORT, Stage};
-use futae_testkit::stamp::Stamp;
 use futae_tests::tools::{has, has_fuse, has_root, run, text};
 use serde_json::Value;
 use std::fs::{self, File};

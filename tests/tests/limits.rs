@@ -1,10 +1,10 @@
 //! What futae does not do with an image: one test for each sentence of "Not supported" in docs/reference/semantics.md.
 
+use futae_testkit::stamp::Stamp;
 use futae_tests::BLOCK;
 use futae_tests::binary::run;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::stage::{EXPORT, Stage};
-use futae_testkit::stamp::Stamp;
 use futae_tests::tools::{has, has_fuse, text};
 use std::fs::File;
 use std::os::unix::fs::FileExt;

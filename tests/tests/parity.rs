@@ -3,11 +3,11 @@
 
 use futae_policy::AccessKind;
 use futae_sim::Link;
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::eventually;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::predict::{Ratios, TwoLevels, assert_same_log, requests, writes};
 use futae_tests::stage::Stage;
-use futae_testkit::stamp::Stamp;
 use futae_tests::{BLOCK, tools};
 use futae_trace::BlockRequest;
 use serde_json::Value;

@@ -1,12 +1,12 @@
 //! What a server remembers over a reboot of its host: `--state`.
 
 use futae_testkit::nbd::Plain as Client;
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::{eventually, obtain};
 use futae_tests::BLOCK;
 use futae_tests::binary::{futae, run};
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
-use futae_testkit::stamp::Stamp;
 use futae_tests::tools::text;
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};

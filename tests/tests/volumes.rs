@@ -1,10 +1,10 @@
 //! `futae mount` of several volumes: files over different stores in one cache.
 
+use futae_testkit::stamp::Stamp;
 use futae_tests::BLOCK;
 use futae_tests::binary::{futae, run};
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::stage::{Stage, is_mountpoint};
-use futae_testkit::stamp::Stamp;
 use futae_tests::tools::{has_fuse, text};
 use serde_json::Value;
 use std::fs;

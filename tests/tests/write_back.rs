@@ -2,12 +2,12 @@
 //! between that is no crash.
 
 use futae_testkit::nbd::{Outcome as Answer, Plain as Client};
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::{eventually, obtain};
 use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::ledger::{Ledger, Volume};
 use futae_tests::stage::{EXPORT, Stage};
-use futae_testkit::stamp::Stamp;
 use futae_tests::tools::{has, has_fuse, text};
 use serde_json::Value;
 use std::fs::{self, File};

@@ -5,10 +5,10 @@ pub mod tree;
 
 use crate::BLOCK;
 use crate::predict::{one_level_hierarchy, requests};
-use futae_testkit::stamp::Stamp;
 use crate::tools::{Need, has_fuse, has_root, run, skip, text};
 use crate::tree::RESIDENCY;
 use futae_policy::AccessKind;
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::{PATIENCE, within};
 use serde_json::Value;
 use std::fs::{self, File};

@@ -2,9 +2,9 @@
 
 use super::number;
 use crate::BLOCK;
-use futae_testkit::stamp::Stamp;
 use crate::tools::text;
 use crate::tree::Tree;
+use futae_testkit::stamp::Stamp;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

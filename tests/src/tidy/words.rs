@@ -66,7 +66,9 @@ pub fn check_printing(sources: &[Source]) -> Vec<Finding> {
         if name == "futae-cli" || file == "main.rs" {
             continue;
         }
-        let modules = for_tests.entry(name).or_insert_with(|| test_modules_of(sources, name));
+        let modules = for_tests
+            .entry(name)
+            .or_insert_with(|| test_modules_of(sources, name));
         if is_one_of(modules, file) {
             continue;
         }

@@ -3,11 +3,11 @@
 use crate::{number, say};
 use futae_policy::Prng;
 use futae_testkit::nbd::Plain as Client;
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::eventually;
 use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::stage::{EXPORT, Stage};
-use futae_testkit::stamp::Stamp;
 use futae_tests::tools::has_fuse;
 
 /// Blocks of the volume.

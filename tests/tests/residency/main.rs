@@ -8,6 +8,7 @@ mod unread;
 mod write_back;
 
 use futae_policy::Prng;
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::{PATIENCE, within};
 use futae_tests::BLOCK;
 use futae_tests::binary::{futae, run};
@@ -19,7 +20,6 @@ use futae_tests::kernel_pages::{
 use futae_tests::process::Running;
 use futae_tests::rings;
 use futae_tests::stage::Stage;
-use futae_testkit::stamp::Stamp;
 use futae_tests::tools::{Need, skip, text};
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use serde_json::Value;

@@ -2,11 +2,11 @@
 
 use super::{engine, mounted_with};
 use futae_policy::Prng;
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::{PATIENCE, within};
 use futae_tests::BLOCK;
 use futae_tests::kernel_pages::{can_run, number};
 use futae_tests::stage::Stage;
-use futae_testkit::stamp::Stamp;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;

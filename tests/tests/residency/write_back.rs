@@ -2,11 +2,11 @@
 
 use super::{Users, audit, check, engine, mounted_with, no_page_is_stale_under};
 use futae_policy::Prng;
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::{PATIENCE, eventually, within};
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::kernel_pages::{can_run, number};
 use futae_tests::ledger::{Ledger, Promise, Volume};
-use futae_testkit::stamp::Stamp;
 use futae_tests::{BLOCK, BUSY, LATE};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;

@@ -4,6 +4,7 @@
 mod cut;
 
 use futae_policy::Prng;
+use futae_testkit::stamp::Stamp;
 use futae_testkit::wait::{PATIENCE, within};
 use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
@@ -17,7 +18,6 @@ use futae_tests::kernel_pages::{
 use futae_tests::programs::exercise;
 use futae_tests::rings;
 use futae_tests::stage::Stage;
-use futae_testkit::stamp::Stamp;
 use futae_tests::tools::{has, text};
 use futae_tests::tree::{Tree, of_class, read};
 use rustix::fs::{FallocateFlags, fallocate};
