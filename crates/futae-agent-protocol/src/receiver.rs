@@ -2,12 +2,13 @@
 //!
 //! A [`Receiver`] is a thread with one agent. It accepts or makes the connection, reads frames and hands
 //! them to a [`Dispatch`], which believes each frame once, checks what it says, and fans it out: evicted
-//! ranges to a [`NoticeSink`] (a cache), where the guest's memory holds evicted pages to a [`RingSink`], everything else to [`SampleSink`]s (an allocator, or a [`Relay`] that
-//! passes them on to one).
+//! ranges of each disk to a [`NoticeSink`] (a cache), where the guest's memory holds evicted pages to a [`RingSink`],
+//! everything else to [`SampleSink`]s (an allocator, or a [`Relay`] that passes them on to one).
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `dispatch` | what is believed, what is refused, who gets it |
+//! | `disks` | which of a guest's disks is which volume |
 //! | `sinks` | the three kinds of sinks |
 //! | `answers` | what is said to the agent |
 //! | `limits` | how fast one agent may speak |
@@ -16,6 +17,7 @@
 //! | `stop` | the end, for threads that wait |
 
 mod answers;
+mod disks;
 mod dispatch;
 mod limits;
 mod relay;
@@ -24,11 +26,12 @@ mod status;
 mod stop;
 
 pub use answers::Answers;
+pub use disks::serial_of;
 pub use dispatch::Dispatch;
 pub use limits::Allowance;
 pub use relay::{Relay, RelayStatus};
 pub use sinks::{NoticeSink, RingSink, SampleSink};
-pub use status::AgentStatus;
+pub use status::{AgentStatus, AgentVolume};
 pub use stop::Stop;
 
 use crate::Stream;

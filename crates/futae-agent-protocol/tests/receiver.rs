@@ -2,7 +2,8 @@
 //! everything else to an allocator, beside the cache or at the other end of a relay.
 
 use futae_agent_protocol::receiver::{
-    AgentStatus, Allowance, Dispatch, Endpoint, NoticeSink, Receiver, Relay, SampleSink, Stop,
+    AgentStatus, AgentVolume, Allowance, Dispatch, Endpoint, NoticeSink, Receiver, Relay,
+    SampleSink, Stop,
 };
 use futae_agent_protocol::{
     Counters, Device, DeviceId, Frame, Hello, Message, Notices, Range, Reason, References, Sample,
@@ -18,21 +19,45 @@ const DISK: DeviceId = DeviceId {
     major: 254,
     minor: 0,
 };
+const SECOND: DeviceId = DeviceId {
+    major: 254,
+    minor: 16,
+};
 const OTHER: DeviceId = DeviceId { major: 8, minor: 0 };
 const VOLUME_BYTES: u64 = 1 << 20;
 const STEP_BYTES: u64 = 128 << 10;
 
 /// A cache that notes what it is told.
 #[derive(Clone, Default)]
-struct Cache(Arc<Mutex<Vec<std::ops::Range<u64>>>>);
+struct Cache {
+    volume: &'static str,
+    bytes: u64,
+    told: Arc<Mutex<Vec<std::ops::Range<u64>>>>,
+}
 
-impl NoticeSink for Cache {
-    fn hello<'a>(&mut self, hello: &'a Hello) -> Option<&'a Device> {
-        hello.devices.iter().find(|device| device.id == DISK)
+impl Cache {
+    fn of(volume: &'static str, bytes: u64) -> Self {
+        Self {
+            volume,
+            bytes,
+            ..Self::default()
+        }
     }
 
+    fn told(&self) -> Vec<std::ops::Range<u64>> {
+        self.told.lock().expect("a lock").clone()
+    }
+}
+
+impl NoticeSink for Cache {
+    fn volume_name(&self) -> &str {
+        self.volume
+    }
+
+    fn hello(&mut self, _: &Hello, _: Option<&Device>) {}
+
     fn volume_bytes(&self) -> u64 {
-        VOLUME_BYTES
+        self.bytes
     }
 
     fn step_bytes(&self) -> u64 {
@@ -40,7 +65,7 @@ impl NoticeSink for Cache {
     }
 
     fn evicted(&mut self, bytes: std::ops::Range<u64>, _: &Stop) -> bool {
-        self.0.lock().expect("a lock").push(bytes);
+        self.told.lock().expect("a lock").push(bytes);
         true
     }
 }
@@ -67,16 +92,17 @@ impl SampleSink for Allocator {
 }
 
 fn hello(run: u64) -> Message {
-    let device = Device {
-        id: DISK,
-        name: "vd\x1b[2J".to_owned(),
+    let disk = |id, name: &str, serial: &str| Device {
+        id,
+        name: name.to_owned(),
+        serial: serial.to_owned(),
         ..Device::default()
     };
     Message::Hello(Hello {
         guest: "g\n".to_owned(),
         run,
         source: Source::Functions,
-        devices: vec![device],
+        devices: vec![disk(DISK, "vd\x1b[2J", "a"), disk(SECOND, "vdb", "b")],
         ..Hello::default()
     })
 }
@@ -116,7 +142,7 @@ fn say(dispatch: &mut Dispatch, sequence: u64, messages: impl IntoIterator<Item 
 
 #[test]
 fn each_gets_its_part_and_all_is_checked_once() {
-    let (cache, allocator) = (Cache::default(), Allocator::default());
+    let (cache, allocator) = (Cache::of("a", VOLUME_BYTES), Allocator::default());
     let mut dispatch = Dispatch::default()
         .notices_to(cache.clone())
         .samples_to(allocator.clone());
@@ -137,7 +163,7 @@ fn each_gets_its_part_and_all_is_checked_once() {
     );
     // Cut at a multiple of the step.
     let told = [0..4096, 102_400..131_072, 131_072..204_800];
-    assert_eq!(*cache.0.lock().expect("a lock"), told);
+    assert_eq!(cache.told(), told);
     let frames = allocator.0.lock().expect("a lock").clone();
     assert_eq!(frames.len(), 3, "no notices: {frames:?}");
     assert_eq!(frames[2].message, references(References::ALL));
@@ -148,6 +174,12 @@ fn each_gets_its_part_and_all_is_checked_once() {
         guest: "g\u{fffd}".to_owned(),
         source: Some(Source::Functions),
         disk: "vd\u{fffd}[2J".to_owned(),
+        volumes: vec![AgentVolume {
+            name: "a".to_owned(),
+            disk: "vd\u{fffd}[2J".to_owned(),
+            ranges: 2,
+            bytes: 4096 + 102_400,
+        }],
         samples: 1,
         sampled_reads: 3,
         ranges: 2,
@@ -164,8 +196,45 @@ fn each_gets_its_part_and_all_is_checked_once() {
 }
 
 #[test]
+fn what_is_evicted_of_each_disk_goes_to_its_own_volume() {
+    let (first, second) = (Cache::of("a", VOLUME_BYTES), Cache::of("b", 8192));
+    let lacking = Cache::of("c", VOLUME_BYTES);
+    let mut dispatch = Dispatch::default()
+        .notices_to(lacking.clone())
+        .notices_to(second.clone())
+        .notices_to(first.clone());
+    say(
+        &mut dispatch,
+        0,
+        [
+            hello(7),
+            notices(DISK, &[(0, 8), (100, 8)]),
+            // Each is held against the size of its own volume.
+            notices(SECOND, &[(8, 8), (16, 8)]),
+            notices(OTHER, &[(0, 8)]),
+        ],
+    );
+    assert_eq!(first.told(), [0..4096, 51_200..55_296]);
+    assert_eq!(second.told(), [4096..8192]);
+    assert_eq!(lacking.told(), []);
+    let status = dispatch.status();
+    let refused = (status.refused_ranges, status.other_disk_ranges);
+    assert_eq!((refused, status.ranges, status.bytes), ((2, 1), 3, 12_288));
+    let volumes = status.volumes.iter();
+    let volumes: Vec<_> = volumes
+        .map(|volume| (volume.name.as_str(), volume.disk.as_str(), volume.ranges))
+        .collect();
+    let expected = [("c", "", 0), ("b", "vdb", 1), ("a", "vd\u{fffd}[2J", 2)];
+    assert_eq!(volumes, expected);
+    assert_eq!(status.disk, "", "that of the first");
+    dispatch.hung_up();
+    say(&mut dispatch, 4, [notices(SECOND, &[(0, 8)])]);
+    assert_eq!(second.told().len(), 1, "which is its disk?");
+}
+
+#[test]
 fn what_is_played_again_is_heard_by_nobody() {
-    let (cache, allocator) = (Cache::default(), Allocator::default());
+    let (cache, allocator) = (Cache::of("a", VOLUME_BYTES), Allocator::default());
     let mut dispatch = Dispatch::default()
         .notices_to(cache.clone())
         .samples_to(allocator.clone());
@@ -181,7 +250,7 @@ fn what_is_played_again_is_heard_by_nobody() {
     // The new one goes on when it says again who it is.
     say(&mut dispatch, 2, [hello(8), sample(16)]);
     assert_eq!(allocator.samples(), [2, 4, 16]);
-    assert_eq!(cache.0.lock().expect("a lock").len(), 1);
+    assert_eq!(cache.told().len(), 1);
     assert_eq!(dispatch.status().replayed_frames, 8);
 }
 
@@ -237,12 +306,12 @@ fn one_agent_serves_a_cache_and_an_allocator_elsewhere() {
     let (near, far) = (place.path().join("near"), place.path().join("far"));
     let stop = Stop::new().expect("a descriptor");
     let (relay, to_relay) = Relay::start(&far, &stop).expect("a thread");
-    let cache = Cache::default();
+    let cache = Cache::of("a", VOLUME_BYTES);
     let dispatch = Dispatch::default()
         .notices_to(cache.clone())
         .samples_to(to_relay);
     let ear = Ear::listen(&near, dispatch);
-    let told = || cache.0.lock().expect("a lock").len();
+    let told = || cache.told().len();
     let mut agent = Agent::connect(&near);
     // Nobody balances yet: the cache is told all the same.
     for message in [hello(1), sample(1), notices(DISK, &[(0, 8)])] {
@@ -284,7 +353,7 @@ fn an_allocator_that_does_not_read_slows_nobody() {
     let (relay, to_relay) = Relay::start(&far, &stop).expect("a thread");
     let (_held, _) = deaf.accept().expect("the relay calls");
     eventually("it is connected", || relay.status().connected);
-    let cache = Cache::default();
+    let cache = Cache::of("a", VOLUME_BYTES);
     let dispatch = Dispatch::default()
         .notices_to(cache.clone())
         .samples_to(to_relay);
@@ -298,9 +367,7 @@ fn an_allocator_that_does_not_read_slows_nobody() {
         agent.say(Message::References(References { threshold, pages }));
     }
     agent.say(notices(DISK, &[(0, 8)]));
-    eventually("the cache is told", || {
-        !cache.0.lock().expect("a lock").is_empty()
-    });
+    eventually("the cache is told", || !cache.told().is_empty());
     let status = relay.status();
     assert!(status.dropped_frames > 20, "{status:?}");
     // It ends though nobody reads.

@@ -173,7 +173,8 @@ impl Shared {
         let Some(export) = export else {
             return Err(format!("no export is named {name:?}"));
         };
-        let has_feed = self.options.feeds.iter().any(|feed| feed.export == name);
+        let mut feeds = self.options.feeds.iter();
+        let has_feed = feeds.any(|feed| feed.has(name));
         let problem = if self.gated.0.iter().any(|gated| gated == name) {
             "it has a socket of its own, which is made and removed when the server starts and stops"
         } else if has_feed {

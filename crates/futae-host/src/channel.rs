@@ -1,10 +1,10 @@
 //! Channel disks: small exports to which agents write the pages, with their data, that the page
 //! caches of their guests have evicted.
 //!
-//! A channel belongs to one export, and its data can affect only that export's volume. It stores
-//! nothing. Each write is one batch ([`EvictedPages`]); the answer to it is the agent's flow
-//! control. The data enters the cache only if the cache can verify it
-//! ([`futae_engine::Operation::Demote`]).
+//! A channel belongs to one feed, and its data can affect only the volumes of that feed's exports. It is named after the
+//! first of them, and whoever may open that one may write to it. It stores nothing. Each write is one batch
+//! ([`EvictedPages`]); the answer to it is the agent's flow control. The data enters the cache only if the cache can
+//! verify it ([`futae_engine::Operation::Demote`]).
 
 use crate::demoter::Demoter;
 use crate::rate::RateLimits;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Suffix of a channel's name after the name of its export.
+/// Suffix of a channel's name after the name of its feed's first export.
 const SUFFIX: &str = ".evictions";
 /// Size of the cache in front of a channel, which holds the last head.
 const CACHE_BLOCKS: u32 = 1;
@@ -32,14 +32,14 @@ pub struct ChannelReport {
     pub malformed_batches: u64,
     /// Pages passed to the cache, with their data.
     pub pages: u64,
-    /// Dropped pages: of other disks of the guest, beyond the end of the volume, or sent before the agent said which
+    /// Dropped pages: of other disks of the guest, beyond the end of their volume, or sent before the agent said which
     /// disk is which, as after a restart of the server.
     pub foreign_pages: u64,
 }
 
 /// A channel.
 pub(crate) struct Channel {
-    /// Demotes pages into the channel's export.
+    /// Demotes pages into the exports of the feed.
     demoter: Arc<Demoter>,
     batches: AtomicU64,
     malformed_batches: AtomicU64,
@@ -48,10 +48,10 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// The channel of an export.
-    pub(crate) fn new(target: &Export) -> Arc<Self> {
+    /// The channel of the feed whose pages `demoter` takes.
+    pub(crate) fn new(demoter: &Arc<Demoter>) -> Arc<Self> {
         Arc::new(Self {
-            demoter: Arc::new(Demoter::new(target)),
+            demoter: Arc::clone(demoter),
             batches: AtomicU64::new(0),
             malformed_batches: AtomicU64::new(0),
             pages: AtomicU64::new(0),
@@ -59,13 +59,9 @@ impl Channel {
         })
     }
 
-    /// The name of its export.
-    pub(crate) fn target(&self) -> &str {
-        &self.demoter.export.name
-    }
-
-    /// The export through which agents write to it.
+    /// The export through which agents write to it: a part of the feed's first export, and limited as that one is.
     pub(crate) fn export(self: &Arc<Self>) -> Result<Export, HostError> {
+        let first = self.demoter.first();
         let engine = Engine::new(&EngineOptions {
             block_bytes: PAGE_BYTES as u64,
             capacity_blocks: CACHE_BLOCKS,
@@ -75,7 +71,7 @@ impl Channel {
             decision_log: None,
             write_back: None,
         })?;
-        let name = format!("{}{SUFFIX}", self.demoter.export.name);
+        let name = format!("{}{SUFFIX}", first.name);
         let store = Arc::new(Taker(Arc::clone(self)));
         Ok(Export {
             volume: engine.add_volume(&name, store, Class::NORMAL)?,
@@ -83,15 +79,10 @@ impl Channel {
             description: String::new(),
             engine,
             read_only: false,
-            connections_max: self.demoter.export.connections_max,
-            requests_max: self.demoter.export.requests_max,
+            connections_max: first.connections_max,
+            requests_max: first.requests_max,
             rates: RateLimits::default(),
         })
-    }
-
-    /// The demoter of its pages.
-    pub(crate) fn demoter(&self) -> &Arc<Demoter> {
-        &self.demoter
     }
 
     /// Its counters.
@@ -132,10 +123,7 @@ impl Store for Taker {
     }
 
     fn describe(&self) -> String {
-        format!(
-            "the channel for evictions of {}",
-            self.0.demoter.export.name
-        )
+        format!("the channel for evictions of {}", self.0.demoter.names())
     }
 
     fn is_read_only(&self) -> bool {

@@ -115,6 +115,12 @@ pub enum HostError {
         /// The name.
         name: String,
     },
+    /// A feed for no export.
+    #[error("--feed =unix:{path}: the feed has no export; write NAME=unix:PATH")]
+    EmptyFeed {
+        /// The path of its socket.
+        path: String,
+    },
     /// There is no export.
     #[error("a server needs at least one export")]
     NoExport,

@@ -86,7 +86,7 @@ pub(crate) struct Entry {
     pub(crate) quota: Option<Arc<Quota>>,
     pub(crate) rate: Arc<Rate>,
     identity: Option<[u8; 16]>,
-    /// For a channel: the name of its export. The server neither reports nor flushes channels.
+    /// For a channel: the name of the first export of its feed. The server neither reports nor flushes channels.
     of: Option<String>,
 }
 
@@ -134,7 +134,7 @@ impl Entry {
         self.export.info()
     }
 
-    /// The name of the export, or of the export whose channel it is.
+    /// The name of the export, or of the one after which the channel is named.
     pub(crate) fn owner(&self) -> &str {
         self.of.as_deref().unwrap_or(&self.export.name)
     }
@@ -167,10 +167,10 @@ pub(crate) struct ExportTable {
 }
 
 impl ExportTable {
-    /// Channels are placed like their exports.
+    /// Each channel comes with the name of the first export of its feed, and is served where that one is.
     pub(crate) fn new(
         exports: Vec<Export>,
-        channels: Vec<(usize, Export)>,
+        channels: Vec<(String, Export)>,
         demotion: bool,
         clock: &Clock,
         requests_together: Option<usize>,
@@ -178,7 +178,6 @@ impl ExportTable {
         if exports.is_empty() {
             return Err(HostError::NoExport);
         }
-        let names: Vec<_> = exports.iter().map(|export| export.name.clone()).collect();
         let infos: Vec<_> = exports.iter().map(Export::info).collect();
         let offer = if demotion {
             offer(&infos)
@@ -196,8 +195,8 @@ impl ExportTable {
         for export in exports {
             table.add(export, None)?;
         }
-        for (at, channel) in channels {
-            table.add(channel, names.get(at).cloned())?;
+        for (of, channel) in channels {
+            table.add(channel, Some(of))?;
         }
         Ok(table)
     }

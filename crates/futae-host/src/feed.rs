@@ -1,19 +1,19 @@
 //! Feeds: reports of evicted pages from agents in guests become notices to the cache.
 //!
-//! Each feed is a socket that belongs to one export: its clients can affect only that export's
-//! volume. [`futae_agent_protocol::receiver`] reads it, accepts each frame once and keeps ranges
-//! within the volume. Notices are hints from a sender that may be wrong or hostile. The reads that
+//! Each feed is a socket that belongs to the exports that are the disks of one guest: its clients can affect only those
+//! exports' volumes. [`futae_agent_protocol::receiver`] reads it, accepts each frame once, finds which disk is which
+//! export and keeps ranges within the volume. Notices are hints from a sender that may be wrong or hostile. The reads that
 //! they cause are few at a time, so that the requests of clients go first. A cache does not use
 //! samples; they are relayed to an allocator ([`RelayOptions`]), if there is one.
 
 use crate::channel::{Channel, ChannelReport};
 use crate::demoter::Demoter;
-use crate::export::ExportTable;
 use crate::in_place::{InPlace, InPlaceReport, Rings};
 use crate::registry::Registry;
-use crate::{Export, HostError};
+use crate::{Export, HostError, ServerOptions};
 use futae_agent_protocol::receiver::{
     AgentStatus, Allowance, Dispatch, Endpoint, NoticeSink, Receiver, Relay, RelayStatus, Stop,
+    serial_of,
 };
 use futae_agent_protocol::{Device, Hello, SECTOR_BYTES, Source};
 use futae_control::{Access, UnixSocket};
@@ -41,18 +41,26 @@ const PAUSES_MAX: u32 = 1000;
 /// The socket on which the agent of one guest reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedOptions {
-    /// The export that is the guest's disk.
-    pub export: String,
+    /// The exports that are the guest's disks, at least one. An export is in one feed only.
+    pub exports: Vec<String>,
     /// The path of the socket.
     pub path: PathBuf,
     /// Who may connect.
     pub access: Access,
 }
 
+impl FeedOptions {
+    /// Whether this export is one of the guest's disks.
+    #[must_use]
+    pub fn has(&self, export: &str) -> bool {
+        self.exports.iter().any(|name| name == export)
+    }
+}
+
 /// Where samples from a feed are relayed: to `futae balance`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayOptions {
-    /// The export of the feed.
+    /// An export of the feed.
     pub export: String,
     /// A unix socket on which the allocator listens.
     pub path: PathBuf,
@@ -61,7 +69,7 @@ pub struct RelayOptions {
 /// Counters of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FeedReport {
-    /// The export.
+    /// The first of its exports. All of them are in the state of the agent.
     pub export: String,
     /// The state of the agent.
     #[serde(flatten)]
@@ -69,12 +77,48 @@ pub struct FeedReport {
     /// The state of the relay of samples; `None` without a relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_to: Option<RelayStatus>,
-    /// Counters of the export's channel disk; `None` without one.
+    /// Counters of the feed's channel disk; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelReport>,
     /// Counters of in-place reads from the guest's memory; `None` if no agent has offered them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_place: Option<InPlaceReport>,
+}
+
+/// How the evicted pages of one feed get into the cache.
+pub(crate) struct Route {
+    demoter: Arc<Demoter>,
+    channel: Option<Arc<Channel>>,
+}
+
+impl Route {
+    /// One for each feed.
+    pub(crate) fn of_all(
+        options: &ServerOptions,
+        exports: &[Export],
+    ) -> Result<Vec<Self>, HostError> {
+        let find = |name: &String| {
+            let export = exports.iter().find(|export| export.name == *name);
+            let unknown = || HostError::NoSuchExport { name: name.clone() };
+            export.cloned().ok_or_else(unknown)
+        };
+        let route = |feed: &FeedOptions| -> Result<Self, HostError> {
+            let exports: Vec<_> = feed.exports.iter().map(find).collect::<Result<_, _>>()?;
+            let demoter = Demoter::new(exports).ok_or_else(|| HostError::EmptyFeed {
+                path: feed.path.display().to_string(),
+            })?;
+            let demoter = Arc::new(demoter);
+            let channel = options.channels.then(|| Channel::new(&demoter));
+            Ok(Self { demoter, channel })
+        };
+        options.feeds.iter().map(route).collect()
+    }
+
+    /// Its channel disk, if it has one, with the name of the export where that is served.
+    pub(crate) fn disk(&self) -> Option<Result<(String, Export), HostError>> {
+        let disk = self.channel.as_ref()?.export();
+        Some(disk.map(|disk| (self.demoter.first().name.clone(), disk)))
+    }
 }
 
 struct Feed {
@@ -101,56 +145,49 @@ impl Feed {
 pub(crate) struct Feeds(Vec<Feed>);
 
 impl Feeds {
-    /// Binds every socket, then begins to listen. `stop` becomes readable when all feeds are to
-    /// end.
+    /// Binds every socket, then begins to listen. `routes` are those of the feeds, in their order. `stop` becomes
+    /// readable when all feeds are to end.
     pub(crate) fn start(
         (options, relays): (&[FeedOptions], &[RelayOptions]),
-        channels: &[Arc<Channel>],
-        (exports, registry): (&ExportTable, &Arc<Registry>),
+        routes: Vec<Route>,
+        registry: &Arc<Registry>,
         stop: BorrowedFd<'_>,
     ) -> Result<Self, HostError> {
-        let has_feed = |relay: &&RelayOptions| options.iter().any(|f| f.export == relay.export);
+        let has_feed = |relay: &&RelayOptions| options.iter().any(|feed| feed.has(&relay.export));
         if let Some(relay) = relays.iter().find(|relay| !has_feed(relay)) {
             let name = relay.export.clone();
             return Err(HostError::NoFeed { name });
         }
         let mut ready = Vec::new();
-        for feed in options {
-            let unknown = || HostError::NoSuchExport {
-                name: feed.export.clone(),
-            };
-            let export = exports.get(&feed.export).ok_or_else(unknown)?;
+        for (feed, route) in options.iter().zip(routes) {
             let socket = UnixSocket::bind_for(&feed.path, SOCKET_NAME, &feed.access)?;
-            ready.push((export, socket));
+            ready.push((feed, route, socket));
         }
         let stop = Stop::from(stop.try_clone_to_owned()?);
         let mut feeds = Self(Vec::new());
-        for (export, socket) in ready {
-            let name = export.name.clone();
-            let channel = channels.iter().find(|channel| channel.target() == name);
-            let demoter = channel.map_or_else(
-                || Arc::new(Demoter::new(&export)),
-                |channel| Arc::clone(channel.demoter()),
-            );
+        for (feed, Route { demoter, channel }, socket) in ready {
             let in_place = InPlace::new(&demoter, registry, &stop);
-            let dispatch = Dispatch::default().rings_to(Rings::new(&in_place));
-            let mut dispatch = dispatch.notices_to(CacheSink {
-                export,
-                demoter,
-                warned: None,
-            });
+            let mut dispatch = Dispatch::default().rings_to(Rings::new(&in_place));
+            for (number, export) in demoter.exports().enumerate() {
+                dispatch = dispatch.notices_to(CacheSink {
+                    export: export.clone(),
+                    demoter: Arc::clone(&demoter),
+                    number,
+                    warned: None,
+                });
+            }
             let mut relay = None;
-            if let Some(to) = relays.iter().find(|relay| relay.export == name) {
+            if let Some(to) = relays.iter().find(|relay| feed.has(&relay.export)) {
                 let (started, sink) = Relay::start(&to.path, &stop)?;
                 relay = Some(started);
                 dispatch = dispatch.samples_to(sink);
             }
             let endpoint = Endpoint::Listen(Box::new(socket));
             feeds.0.push(Feed {
-                export: name,
+                export: demoter.first().name.clone(),
                 receiver: Receiver::start(endpoint, dispatch, Allowance::a_second(), &stop)?,
                 relay,
-                channel: channel.cloned(),
+                channel,
                 in_place,
             });
         }
@@ -164,13 +201,14 @@ impl Feeds {
 
     /// Whether an agent reports this export's evictions.
     pub(crate) fn sees(&self, export: &str) -> bool {
-        let tells = |report: FeedReport| {
-            let agent = report.agent;
-            let has_disk = !agent.disk.is_empty();
+        let tells = |feed: &Feed| {
+            let agent = feed.receiver.status();
             let counts = agent.source != Some(Source::Vmstat);
-            agent.connected && counts && has_disk && report.export == export
+            let mut volumes = agent.volumes.iter();
+            let has_disk = volumes.any(|it| it.name == export && !it.disk.is_empty());
+            agent.connected && counts && has_disk
         };
-        self.reports().into_iter().any(tells)
+        self.0.iter().any(tells)
     }
 
     /// Waits for the threads, which have been asked to stop.
@@ -184,11 +222,13 @@ impl Feeds {
     }
 }
 
-/// The agent's view of the cache: the volume of an export.
+/// The agent's view of the cache: the volume of one export of a feed.
 struct CacheSink {
     export: Export,
     /// Demotes pages with their data.
     demoter: Arc<Demoter>,
+    /// The number of the export in the feed.
+    number: usize,
     /// The run of the agent for which a warning about missing evictions was logged.
     warned: Option<u64>,
 }
@@ -223,11 +263,13 @@ impl CacheSink {
 }
 
 impl NoticeSink for CacheSink {
-    fn hello<'a>(&mut self, hello: &'a Hello) -> Option<&'a Device> {
-        let disk = disk_of(&hello.devices, &self.export.name, self.volume_bytes());
+    fn volume_name(&self) -> &str {
+        &self.export.name
+    }
+
+    fn hello(&mut self, hello: &Hello, disk: Option<&Device>) {
         self.warn_of(hello, disk.is_some());
-        self.demoter.is_disk(disk.map(|disk| disk.id));
-        disk
+        self.demoter.is_disk(self.number, disk.map(|disk| disk.id));
     }
 
     fn volume_bytes(&self) -> u64 {
@@ -264,12 +306,6 @@ fn wait_for_room(export: &Export, stop: &Stop) -> bool {
     pauses < PAUSES_MAX
 }
 
-/// The serial number of a disk that is the export: its name, of which a disk of virtio keeps 20 bytes.
-fn serial_of(export: &str) -> &[u8] {
-    const SERIAL_BYTES: usize = 20;
-    &export.as_bytes()[..export.len().min(SERIAL_BYTES)]
-}
-
 /// Disks as a guest's administrator knows them.
 fn listed(disks: &[Device]) -> String {
     const LISTED_MAX: usize = 8;
@@ -289,22 +325,6 @@ fn listed(disks: &[Device]) -> String {
     }
 }
 
-/// The guest's disk that is the export: the disk whose serial number is the export's name,
-/// otherwise the only one of its size without one.
-fn disk_of<'a>(disks: &'a [Device], export: &str, size: u64) -> Option<&'a Device> {
-    let name = serial_of(export);
-    let is_named = |disk: &&Device| !disk.serial.is_empty() && disk.serial.as_bytes() == name;
-    if let Some(disk) = disks.iter().find(is_named) {
-        return Some(disk);
-    }
-    let sectors = size.div_ceil(SECTOR_BYTES);
-    let fits = |disk: &&Device| {
-        disk.serial.is_empty() && (disk.sectors == sectors || disk.sectors == size / SECTOR_BYTES)
-    };
-    let mut alike = disks.iter().filter(fits);
-    alike.next().filter(|_| alike.next().is_none())
-}
-
 /// The path for [`FeedOptions`] of an export beside a server's own socket: its name, made safe for
 /// a path.
 #[must_use]
@@ -320,36 +340,6 @@ pub fn feed_path(beside: &Path, export: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_agent_protocol::DeviceId;
-
-    fn disk(minor: u32, serial: &str, sectors: u64) -> Device {
-        let id = DeviceId { major: 254, minor };
-        Device {
-            id,
-            name: format!("vd{minor}"),
-            serial: serial.to_owned(),
-            sectors,
-        }
-    }
-
-    #[test]
-    fn a_disk_is_found_by_its_serial_or_else_by_its_size() {
-        let find =
-            |disks: &[Device], name: &str| disk_of(disks, name, 8192).map(|disk| disk.id.minor);
-        let disks = [disk(0, "", 16), disk(1, "vm1", 99), disk(2, "", 17)];
-        assert_eq!(find(&disks, "vm1"), Some(1));
-        assert_eq!(find(&disks, "vm2"), Some(0));
-        assert_eq!(find(&[disk(0, "", 16), disk(1, "", 16)], "vm2"), None);
-        assert_eq!(find(&[disk(0, "other", 16)], "vm2"), None);
-        assert_eq!(
-            find(
-                &[disk(3, "a-name-of-more-than-", 1)],
-                "a-name-of-more-than-20"
-            ),
-            Some(3)
-        );
-        assert_eq!(find(&[], ""), None);
-    }
 
     #[test]
     fn a_feed_has_its_place_beside_the_server() {

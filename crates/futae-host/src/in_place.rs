@@ -1,12 +1,12 @@
 //! In-place reads of evicted pages, from the memory of guests whose disks are vhost-user devices.
 //!
 //! The agent's ring ([`futae_agent_protocol::in_place`]) is searched in the memory of the frontends
-//! that are attached to the export. A thread reads the ring and changes nothing there: when it
-//! reads a page, the guest may have reused it already. The pages enter the cache only if the cache
-//! can verify them.
+//! that are attached to the exports of its feed. A thread reads the ring and changes nothing there:
+//! when it reads a page, the guest may have reused it already. The pages enter the cache only if the
+//! cache can verify them.
 
 use crate::Export;
-use crate::demoter::Demoter;
+use crate::demoter::{Demoter, Place};
 use crate::registry::Registry;
 use futae_agent_protocol::PAGE_BYTES;
 use futae_agent_protocol::in_place::{
@@ -33,6 +33,8 @@ const PAUSE_BUSY: Duration = Duration::from_millis(1);
 const PAUSE_IDLE_MAX: Duration = Duration::from_millis(4);
 /// The longest time between two confirmations to the agent that its ring is read.
 const ANSWER_INTERVAL: Duration = Duration::from_secs(1);
+/// Of a disk whose pages keep differing, one page in so many is compared nevertheless: so it is seen if they do no longer.
+const COMPARED_EACH: u64 = 64;
 const PAGE: usize = PAGE_BYTES as usize;
 
 /// Counters of in-place reads.
@@ -47,8 +49,10 @@ pub struct InPlaceReport {
     pub offers: u64,
     /// Pages passed to the cache, with their data.
     pub pages: u64,
-    /// Dropped pages: of other disks of the guest, or beyond the end of the volume.
+    /// Dropped pages: of other disks of the guest, or beyond the end of their volume.
     pub foreign_pages: u64,
+    /// Pages told to the cache without their data, because those of their disk keep differing from what it served.
+    pub differing_pages: u64,
     /// Pages that are not in the guest's memory, although the table lists them.
     pub unreadable_pages: u64,
     /// Pages that the guest had reused before they were read; it reports them without their data.
@@ -103,26 +107,17 @@ impl InPlace {
         (report.offers > 0).then(|| report.clone())
     }
 
-    fn export(&self) -> &Export {
-        &self.demoter.export
-    }
-
-    /// Searches the ring in the memory of the machines that have this disk, the latest first, since
+    /// Searches the ring in the memory of the machines that have these disks, the latest first, since
     /// a migrated machine leaves its old memory behind for a while.
     fn find(&self, offer: &RingOffer) -> Result<(RingReader, Seen), String> {
-        let engine = &self.export().engine;
-        if engine.block_bytes() != PAGE_BYTES {
-            let bytes = engine.block_bytes();
-            return Err(format!(
-                "the cache's blocks have {bytes} bytes, and pages {PAGE_BYTES}; see --block"
-            ));
+        let refusals: Vec<_> = self.demoter.exports().filter_map(refusal).collect();
+        if refusals.len() == self.demoter.exports().count()
+            && let Some(why) = refusals.into_iter().next()
+        {
+            return Err(why);
         }
-        if engine.status().demotions.hash_entries_max == 0 {
-            let why = "the cache verifies no pages: its policy takes no demotions (--policy, --demotion), or \
-                       --evictions-memory is off";
-            return Err(why.to_owned());
-        }
-        let memories = self.registry.memories(&self.export().name);
+        let names: Vec<_> = self.demoter.exports().map(|it| it.name.as_str()).collect();
+        let memories = self.registry.memories(&names);
         let mut why = None;
         for memory in memories.into_iter().rev().map(Seen) {
             match RingReader::open(offer.clone(), &memory) {
@@ -130,29 +125,33 @@ impl InPlace {
                 Err(problem) => why = Some(problem),
             }
         }
-        Err(match why {
-            None => {
-                "the disk is no vhost-user device, so the guest's memory is not here".to_owned()
-            }
-            Some(why) => why.text().to_owned(),
-        })
+        let why = match why {
+            None => "none of the guest's disks is a vhost-user device, so its memory is not here",
+            Some(why) => why.text(),
+        };
+        Err(why.to_owned())
     }
 
     /// Reads a ring until it disappears, or a newer offer replaces it.
     fn read(&self, mut reader: RingReader, memory: &Seen, answers: &Answers, turn: u64) {
         let mut told: Option<(u64, Instant)> = None;
         let (mut entries, mut pause) = (Vec::new(), PAUSE_BUSY);
+        let mut differing = Vec::new();
         let begin = self.lock().clone();
         let ended = loop {
             if self.turn.load(Relaxed) != turn || self.stop.has_come() {
                 return;
             }
-            let count = match self.take(&mut reader, memory, &mut entries, &begin) {
+            let count = match self.take(&mut reader, memory, &mut entries, (&differing, &begin)) {
                 Ok(count) => count,
                 Err(why) => break why.text(),
             };
-            if count > 0 && self.export().engine.keeps_differing(self.export().volume) {
-                break "what it brings is not what the disk holds";
+            if count > 0 {
+                let before = std::mem::replace(&mut differing, self.demoter.differing());
+                if !differing.is_empty() && differing.len() == self.demoter.known_disks() {
+                    break "what it brings is not what the disk holds";
+                }
+                self.log_differing(&before, &differing);
             }
             let taken = reader.cursor();
             let is_news =
@@ -173,24 +172,30 @@ impl InPlace {
         self.refuse(answers, reader.offer(), ended);
     }
 
-    /// Reads the new entries and passes their pages to the cache. Returns the number of entries.
+    /// Reads the new entries and passes their pages to the cache, those of `differing` exports without their data.
+    /// Returns the number of entries.
     fn take(
         &self,
         reader: &mut RingReader,
         memory: &Seen,
         entries: &mut Vec<RingEntry>,
-        begin: &InPlaceReport,
+        (differing, begin): (&[usize], &InPlaceReport),
     ) -> Result<usize, NoRing> {
         let clock = thread_time();
         entries.clear();
         reader.entries(memory, PAGES_AT_ONCE, entries)?;
-        let (mut foreign, mut unreadable) = (0, 0);
-        let mut copies = Vec::with_capacity(entries.len());
+        let (mut foreign, mut unreadable, mut told) = (0, 0, 0);
+        let mut copies: Vec<(u64, Place, IoBuf)> = Vec::with_capacity(entries.len());
         for entry in entries.iter() {
             let Some(place) = self.demoter.place(entry.page) else {
                 foreign += 1;
                 continue;
             };
+            if differing.contains(&place.volume) && !entry.number.is_multiple_of(COMPARED_EACH) {
+                self.demoter.tell(place);
+                told += 1;
+                continue;
+            }
             let mut data = IoBuf::new(PAGE);
             let bytes = data.as_mut_slice().first_chunk_mut();
             if bytes.is_some_and(|bytes| reader.data(memory, entry, bytes)) {
@@ -213,16 +218,35 @@ impl InPlace {
         let mut report = self.lock();
         report.pages += pages;
         report.foreign_pages += foreign;
+        report.differing_pages += told;
         report.unreadable_pages += unreadable;
         report.missed_pages = begin.missed_pages.saturating_add(reader.missed());
         report.resyncs = begin.resyncs.saturating_add(reader.resyncs());
         let (guest_ns, guest_pages) = reader.guest_cost();
         report.guest_seconds = guest_ns as f64 / 1e9;
         report.guest_pages = guest_pages;
-        if pages + foreign + unreadable + late > 0 {
+        if pages + foreign + told + unreadable + late > 0 {
             report.seconds += thread_time().saturating_sub(clock).as_secs_f64();
         }
         Ok(entries.len())
+    }
+
+    /// Logs of which exports the data is no longer taken, and of which it is again.
+    fn log_differing(&self, before: &[usize], now: &[usize]) {
+        for (at, Export { name, .. }) in self.demoter.exports().enumerate() {
+            match (before.contains(&at), now.contains(&at)) {
+                (false, true) => info!(
+                    export = name,
+                    "evicted pages of export {name} are told to the cache without their data: most of it is not what the \
+                     disk holds"
+                ),
+                (true, false) => info!(
+                    export = name,
+                    "evicted pages of export {name} are read in place again"
+                ),
+                (true, true) | (false, false) => {}
+            }
+        }
     }
 
     fn refuse(&self, answers: &Answers, offer: u64, why: &str) {
@@ -230,14 +254,30 @@ impl InPlace {
         report.reading = false;
         if report.why_not != why {
             why.clone_into(&mut report.why_not);
-            let export = &self.export().name;
+            let exports = self.demoter.names();
             info!(
-                export,
-                "evicted pages of export {export} are not read in place: {why}"
+                exports,
+                "evicted pages of {exports} are not read in place: {why}"
             );
         }
         drop(report);
         answers.send(answer(offer, Verdict::Refuses, 0, why));
+    }
+}
+
+/// Why the cache of an export takes no pages with their data.
+fn refusal(export: &Export) -> Option<String> {
+    let bytes = export.engine.block_bytes();
+    if bytes != PAGE_BYTES {
+        Some(format!(
+            "the cache's blocks have {bytes} bytes, and pages {PAGE_BYTES}; see --block"
+        ))
+    } else if export.engine.status().demotions.hash_entries_max == 0 {
+        let why = "the cache verifies no pages: its policy takes no demotions (--policy, --demotion), or \
+                   --evictions-memory is off";
+        Some(why.to_owned())
+    } else {
+        None
     }
 }
 
@@ -303,10 +343,10 @@ impl RingSink for Rings {
         match started {
             Ok(thread) => self.thread = Some(thread),
             Err(error) => {
-                let export = &in_place.export().name;
+                let exports = in_place.demoter.names();
                 warn!(
-                    export,
-                    "cannot start a thread to read evicted pages of {export}: {error}"
+                    exports,
+                    "cannot start a thread to read evicted pages of {exports}: {error}"
                 );
                 in_place.refuse(answers, number, "the server has no thread for it");
             }

@@ -68,7 +68,7 @@ pub use channel::ChannelReport;
 pub use error::HostError;
 pub use export::{Export, OpenExport};
 pub use feed::{FeedOptions, FeedReport, RelayOptions, feed_path};
-pub use futae_agent_protocol::receiver::{AgentStatus, RelayStatus};
+pub use futae_agent_protocol::receiver::{AgentStatus, AgentVolume, RelayStatus};
 pub use futae_control::Access;
 pub use in_place::InPlaceReport;
 pub use kept_clients::{KeptClient, RecordError};

@@ -32,8 +32,8 @@ pub struct ServerOptions {
     pub open_export: Option<OpenExport>,
     /// Sockets on which agents in guests report evictions.
     pub feeds: Vec<FeedOptions>,
-    /// Whether each export with a feed has a channel disk, `EXPORT.evictions`, on which its agent demotes
-    /// evicted pages with their data.
+    /// Whether each feed has a channel disk, `EXPORT.evictions` by the name of its first export, on which its agent
+    /// demotes evicted pages with their data.
     pub channels: bool,
     /// Where samples from the feeds are relayed.
     pub relays: Vec<RelayOptions>,

@@ -337,10 +337,11 @@ impl Registry {
         links.filter(|link| link.announcer.config_changed()).count()
     }
 
-    /// The memory of the machines that have an export as their disk, in order of connection.
-    pub(crate) fn memories(&self, export: &str) -> Vec<GuestMemory> {
+    /// The memory of the machines that have one of these exports as a disk, in order of connection.
+    pub(crate) fn memories(&self, exports: &[&str]) -> Vec<GuestMemory> {
         let inner = self.lock();
-        let those = inner.links.values().filter(|link| link.uses(Some(export)));
+        let uses_any = |link: &&Arc<Link>| exports.iter().any(|export| link.uses(Some(export)));
+        let those = inner.links.values().filter(uses_any);
         those
             .map(|link| link.disk_memory.clone())
             .filter(GuestMemory::is_there)

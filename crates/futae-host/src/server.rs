@@ -2,10 +2,9 @@
 
 use crate::accept::{STACK_BYTES, accept_all};
 use crate::budget::Budget;
-use crate::channel::Channel;
 use crate::control;
 use crate::export::ExportTable;
-use crate::feed::{FeedOptions, Feeds};
+use crate::feed::{Feeds, Route};
 use crate::kept_clients::Parting;
 use crate::listen::Listener;
 use crate::options::ServerOptions;
@@ -96,14 +95,8 @@ impl Server {
                 });
             }
         };
-        let channels = if options.channels {
-            channels_of(&exports, &options.feeds)
-        } else {
-            Vec::new()
-        };
-        let disks = channels
-            .iter()
-            .map(|(at, channel)| Ok((*at, channel.export()?)));
+        let routes = Route::of_all(&options, &exports)?;
+        let disks = routes.iter().filter_map(Route::disk);
         let disks = disks.collect::<Result<_, HostError>>()?;
         let exports = Arc::new(ExportTable::new(
             exports,
@@ -135,12 +128,11 @@ impl Server {
             listeners.push((listener, tenant));
         }
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
-        let channels: Vec<_> = channels.into_iter().map(|(_, channel)| channel).collect();
         let registry: Arc<Registry> = Arc::default();
         let feeds = Feeds::start(
             (&options.feeds, &options.relays),
-            &channels,
-            (&exports, &registry),
+            routes,
+            &registry,
             stop.as_fd(),
         )?;
         let budget = Budget::new(
@@ -474,12 +466,4 @@ impl Shared {
         let on_it = all.filter(|export| Arc::ptr_eq(&export.engine, engine));
         on_it.map(|export| export.name).collect()
     }
-}
-
-/// A channel for each export with a feed, and the number of the export.
-fn channels_of(exports: &[Export], feeds: &[FeedOptions]) -> Vec<(usize, Arc<Channel>)> {
-    let has_feed = |export: &Export| feeds.iter().any(|feed| feed.export == export.name);
-    let exports = exports.iter().enumerate();
-    let fed = exports.filter(|(_, export)| has_feed(export));
-    fed.map(|(at, export)| (at, Channel::new(export))).collect()
 }

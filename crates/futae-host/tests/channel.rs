@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{BLOCK, Rig, eventually, pattern};
+use common::{BLOCK, MemoryStore, Rig, eventually, export, pattern};
 use futae_agent_protocol::evicted_pages::{
     CHANNEL_BYTES, EvictedPage, EvictedPages, HEAD_BYTES, MAGIC,
 };
@@ -11,7 +11,7 @@ use futae_agent_protocol::{Device, DeviceId, Frame, Hello, Message, Source};
 use futae_engine::{DemotionStatus, OnRefusal, Verification};
 use futae_host::{Access, ChannelReport, FeedOptions, Gate, Listen};
 use futae_nbd::{ClientWish, Command};
-use futae_testkit::nbd::Client;
+use futae_testkit::nbd::{Client, Plain};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
@@ -21,34 +21,51 @@ const DISK: DeviceId = DeviceId {
     minor: 0,
 };
 
-/// A server whose export has a feed and a channel, and an agent that has said which disk the export is.
+/// The guest's second disk, half as large.
+const DATA: DeviceId = DeviceId {
+    major: 254,
+    minor: 16,
+};
+
+/// A server whose exports have a feed and a channel, and an agent that has said which disk each export is.
 struct Guest {
     rig: Rig,
     _agent: UnixStream,
     channel: Client,
     content: Vec<u8>,
+    data: Vec<u8>,
     sequence: u64,
 }
 
 impl Guest {
     fn new() -> Self {
-        let content = pattern(1, SIZE);
+        let (content, data) = (pattern(1, SIZE), pattern(2, SIZE / 2));
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("agent.sock");
         let feed = FeedOptions {
-            export: "disk".into(),
+            exports: vec!["disk".into(), "data".into()],
             path: path.clone(),
             access: Access::default(),
         };
-        let rig = Rig::with("exclusive", 64, content.clone(), |options| {
-            options.feeds = vec![feed];
-            options.channels = true;
-            let private = place.path().join("private.sock");
-            options.gates.push(Gate {
-                export: Some("disk".into()),
-                ..Gate::from(Listen::Unix(private))
-            });
-        });
+        let rig = Rig::made(
+            "exclusive",
+            64,
+            content.clone(),
+            |options| {
+                options.feeds = vec![feed];
+                options.channels = true;
+                let private = place.path().join("private.sock");
+                options.gates.push(Gate {
+                    export: Some("disk".into()),
+                    ..Gate::from(Listen::Unix(private))
+                });
+            },
+            |disk| {
+                let store = MemoryStore::new(data.clone());
+                let data = export(&disk.engine, "data", &store);
+                vec![disk, data]
+            },
+        );
         let how = Verification {
             memory_bytes: 1 << 20,
             on_refusal: OnRefusal::Drop,
@@ -58,16 +75,16 @@ impl Guest {
         let wish = ClientWish::default();
         let channel = Client::unix(&place.path().join("private.sock"), "disk.evictions", &wish);
         let mut agent = UnixStream::connect(&path).expect("a feed");
-        let disk = Device {
-            id: DISK,
-            name: "vda".to_owned(),
+        let disk = |id, bytes: usize| Device {
+            id,
+            name: "vd".to_owned(),
             serial: String::new(),
-            sectors: SIZE as u64 / 512,
+            sectors: bytes as u64 / 512,
         };
         let hello = Hello {
             run: 1,
             source: Source::Tracepoints,
-            devices: vec![disk],
+            devices: vec![disk(DISK, SIZE), disk(DATA, SIZE / 2)],
             ..Hello::default()
         };
         let frame = Frame {
@@ -83,6 +100,7 @@ impl Guest {
             _agent: agent,
             channel,
             content,
+            data,
             sequence: 0,
         }
     }
@@ -93,8 +111,17 @@ impl Guest {
 
     /// Writes a batch of pages of a disk, each at a block of it.
     fn evict(&mut self, device: DeviceId, pages: &[(u64, Vec<u8>)]) {
+        let pages = pages.iter();
+        let pages: Vec<_> = pages
+            .map(|(index, data)| (device, *index, data.clone()))
+            .collect();
+        self.evict_of_all(&pages);
+    }
+
+    /// The same of several disks.
+    fn evict_of_all(&mut self, pages: &[(DeviceId, u64, Vec<u8>)]) {
         self.sequence += 1;
-        let page = |&(index, _): &(u64, Vec<u8>)| EvictedPage {
+        let page = |&(device, index, _): &(DeviceId, u64, Vec<u8>)| EvictedPage {
             device,
             sector: index * BLOCK / 512,
         };
@@ -105,7 +132,7 @@ impl Guest {
         };
         let mut head = [0; HEAD_BYTES];
         batch.encode(&mut head);
-        let data: Vec<u8> = pages.iter().flat_map(|(_, data)| data.clone()).collect();
+        let data: Vec<u8> = pages.iter().flat_map(|(.., data)| data.clone()).collect();
         let bytes = [&head[..], &data].concat();
         assert_eq!(self.channel.write(0, &bytes), None, "the channel takes it");
     }
@@ -151,6 +178,51 @@ fn a_page_that_was_served_comes_back_without_a_read_of_the_store() {
 }
 
 #[test]
+fn one_channel_takes_the_pages_of_all_disks_of_a_guest() {
+    let mut guest = Guest::new();
+    let wish = ClientWish::default();
+    let mut readers = ["disk", "data"].map(|name| Client::unix(&guest.rig.socket, name, &wish));
+    for reader in &mut readers {
+        for index in 0..3 {
+            reader.read(index * BLOCK, BLOCK as u32).expect("read");
+        }
+    }
+    let page = |of: &[u8], index: u64| of[(index * BLOCK) as usize..][..BLOCK as usize].to_vec();
+    let (disk, data) = (guest.content.clone(), guest.data.clone());
+    guest.evict_of_all(&[
+        (DATA, 0, page(&data, 0)),
+        (DISK, 1, page(&disk, 1)),
+        (DATA, 2, page(&data, 2)),
+        // Within the first disk, and beyond the end of the second.
+        (DATA, SIZE as u64 / 2 / BLOCK, page(&disk, 2)),
+        // What the other disk holds there.
+        (DISK, 2, page(&data, 2)),
+    ]);
+    let demotions = guest.demotions();
+    let counts = (demotions.demotions_verified, demotions.demotions_different);
+    assert_eq!(counts, (3, 1), "{demotions:?}");
+    let report = guest.channel_report();
+    assert_eq!((report.pages, report.foreign_pages), (4, 1));
+    let before = guest.rig.engine.status().store_reads;
+    let [mut first, mut second] = readers;
+    for index in [0, 2] {
+        let read = second.read(index * BLOCK, BLOCK as u32).expect("read");
+        assert_eq!(read, page(&data, index));
+    }
+    let read = first.read(BLOCK, BLOCK as u32).expect("read");
+    assert_eq!(read, page(&disk, 1));
+    assert_eq!(guest.rig.engine.status().store_reads, before);
+    let names = guest.rig.server.export_names();
+    assert_eq!(
+        names,
+        ["disk", "data"],
+        "there is one channel, and it is no export"
+    );
+    let other = Plain::connect(&guest.rig.socket, "data.evictions");
+    assert!(other.is_err(), "the channel has the name of the first");
+}
+
+#[test]
 fn forged_and_replayed_pages_and_those_of_other_disks_do_not_enter() {
     let mut guest = Guest::new();
     let mut writer = guest.rig.plain();
@@ -174,7 +246,7 @@ fn forged_and_replayed_pages_and_those_of_other_disks_do_not_enter() {
     // Another disk, and beyond the end of the volume.
     let other = DeviceId {
         major: 254,
-        minor: 16,
+        minor: 32,
     };
     guest.evict(other, &[(1, served.clone())]);
     guest.evict(
@@ -209,7 +281,7 @@ fn what_is_no_batch_is_counted_and_taken() {
     let status = guest.rig.server.status();
     assert_eq!(
         (status.exports.len(), status.engines.len()),
-        (1, 1),
+        (2, 1),
         "channels are no exports"
     );
 }

@@ -86,7 +86,7 @@ fn rig(policy: &str, slots: u32) -> (Rig, std::path::PathBuf, tempfile::TempDir)
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("agent.sock");
     let feed = FeedOptions {
-        export: "disk".into(),
+        exports: vec!["disk".into()],
         path: path.clone(),
         access: Access::default(),
     };
@@ -94,6 +94,10 @@ fn rig(policy: &str, slots: u32) -> (Rig, std::path::PathBuf, tempfile::TempDir)
         options.feeds = vec![feed];
     });
     (rig, path, directory)
+}
+
+fn store(seed: u64) -> std::sync::Arc<MemoryStore> {
+    MemoryStore::new(pattern(seed, SIZE))
 }
 
 fn report(rig: &Rig) -> AgentStatus {
@@ -189,7 +193,7 @@ fn a_guest_affects_its_own_volume_alone() {
     let path = directory.path().join("b.sock");
     let listen = Listen::Unix(directory.path().join("nbd.sock"));
     let feeds = vec![FeedOptions {
-        export: "b".into(),
+        exports: vec!["b".into()],
         path: path.clone(),
         access: Access::default(),
     }];
@@ -215,21 +219,109 @@ fn a_guest_affects_its_own_volume_alone() {
     );
     drop(server);
     assert!(!path.exists(), "the socket goes with the server");
-    let unknown = FeedOptions {
-        export: "c".into(),
-        path,
-        access: Access::default(),
+    let refused = |names: &[&str]| {
+        let feed = FeedOptions {
+            exports: names.iter().map(|&name| name.to_owned()).collect(),
+            path: path.clone(),
+            access: Access::default(),
+        };
+        let cache = engine("lru", 8);
+        let exports = vec![export(&cache, "a", &stores[0])];
+        let options = ServerOptions {
+            feeds: vec![feed],
+            ..options.clone()
+        };
+        let started = Server::start(options, exports).map(drop);
+        started.expect_err("a feed for nothing")
     };
-    let cache = engine("lru", 8);
-    let exports = vec![export(&cache, "a", &stores[0])];
-    let options = ServerOptions {
-        feeds: vec![unknown],
-        ..options
-    };
-    let error = Server::start(options, exports)
-        .map(drop)
-        .expect_err("no such export");
+    let error = refused(&["a", "c"]);
     assert!(matches!(error, HostError::NoSuchExport { .. }), "{error}");
+    let error = refused(&[]);
+    assert!(matches!(error, HostError::EmptyFeed { .. }), "{error}");
+}
+
+#[test]
+fn one_feed_is_of_all_disks_of_its_guest() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("agent.sock");
+    let (mine, foreign) = ([2, 3].map(store), store(4));
+    let rig = Rig::made(
+        "exclusive",
+        64,
+        pattern(1, SIZE),
+        |options| {
+            options.feeds = vec![FeedOptions {
+                exports: vec!["b".into(), "a".into()],
+                path: path.clone(),
+                access: Access::default(),
+            }];
+        },
+        |disk| {
+            // One of them has a cache of its own.
+            let own = engine("exclusive", 64);
+            vec![
+                export(&disk.engine, "foreign", &foreign),
+                export(&disk.engine, "a", &mine[0]),
+                export(&own, "b", &mine[1]),
+                disk,
+            ]
+        },
+    );
+    let status = || rig.server.status();
+    let blind = || -> Vec<bool> {
+        let exports = status().exports.into_iter();
+        exports.map(|export| export.is_blind).collect()
+    };
+    let mut agent = Agent::connect(&path, 1);
+    eventually("it is heard", || report(&rig).connected);
+    assert_eq!(blind(), [true; 4], "its disk may be either");
+    // The second of its disks is the first export of the feed.
+    agent.greet(Source::Tracepoints, 1, &["a", "b", "foreign"]);
+    eventually("both are known", || blind() == [true, false, false, true]);
+    for minor in 0..3 {
+        let device = DeviceId { minor, ..DISK };
+        let count = [3, 5, 7][minor as usize];
+        agent.evict(device, &[(0, count * SECTORS)]);
+    }
+    eventually("all is heard", || report(&rig).refused_ranges == 1);
+    let heard = report(&rig);
+    let of_disks: Vec<_> = heard
+        .volumes
+        .iter()
+        .map(|it| (it.name.as_str(), it.disk.as_str(), it.bytes / BLOCK))
+        .collect();
+    assert_eq!(of_disks, [("b", "vd1", 5), ("a", "vd0", 3)]);
+    assert_eq!((heard.bytes / BLOCK, heard.other_disk_ranges), (8, 1));
+    let notices = || {
+        let volumes = status().engines.into_iter();
+        let volumes = volumes.flat_map(|cache| cache.engine.volumes);
+        let counts = volumes.map(|volume| (volume.name, volume.notices_in));
+        let mut counts: Vec<_> = counts.filter(|(_, notices)| *notices > 0).collect();
+        counts.sort_unstable();
+        counts
+    };
+    let expected = [("a".to_owned(), 3), ("b".to_owned(), 5)];
+    eventually("each cache is told", || notices() == expected);
+    eventually("each store is read", || {
+        mine.iter().all(|store| store.reads() > 0)
+    });
+    assert_eq!((foreign.reads(), rig.store.reads()), (0, 0));
+    let said = serde_json::to_value(status()).expect("JSON");
+    let feed = &said["feeds"][0];
+    assert_eq!(
+        (&feed["export"], &feed["disk"]),
+        (&"b".into(), &"vd1".into())
+    );
+    assert_eq!(feed["exports"][1]["name"], "a");
+    assert_eq!(feed["exports"][1]["disk"], "vd0");
+    let stays = rig
+        .server
+        .remove_export("a", true)
+        .expect_err("it has a feed");
+    assert!(stays.contains("an agent reports on it"), "{stays}");
+    // Another agent has one of the disks only.
+    agent.greet(Source::Tracepoints, 1, &["a"]);
+    eventually("b is gone", || blind() == [true, false, true, true]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{BLOCK, Client, Rig, eventually, pattern};
+use common::{BLOCK, Client, MemoryStore, Rig, eventually, export, pattern};
 use futae_agent_protocol::evicted_pages::EvictedPage;
 use futae_agent_protocol::in_place::{
     BEGIN_AT, ENTRY_BYTES, Head, RingAnswer, RingOffer, VERSION, Verdict, encode_entry,
@@ -11,6 +11,7 @@ use futae_agent_protocol::in_place::{
 use futae_agent_protocol::{Device, DeviceId, Frame, Hello, Message, Source, Stream};
 use futae_engine::{DemotionStatus, OnRefusal, Verification};
 use futae_host::{Access, FeedOptions, Gate, InPlaceReport, Listen};
+use futae_nbd::ClientWish;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -22,7 +23,7 @@ use tempfile::TempDir;
 use vhost::vhost_user::Frontend;
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo};
 
-const SIZE: usize = 1 << 20;
+const SIZE: usize = 4 << 20;
 const DISK: DeviceId = DeviceId {
     major: 254,
     minor: 0,
@@ -32,7 +33,21 @@ const MEMORY_PAGES: u64 = 32;
 const RING_PAGES: u64 = 16;
 const OFFER: u64 = 99;
 
-/// A machine whose disk is a vhost-user device, and an agent in it.
+/// The second disk of a machine with two, half as large.
+const DATA: DeviceId = DeviceId {
+    major: 254,
+    minor: 16,
+};
+
+fn data() -> Vec<u8> {
+    pattern(2, SIZE / 2)
+}
+
+fn block_of(content: &[u8], index: u64) -> Vec<u8> {
+    content[(index * BLOCK) as usize..][..BLOCK as usize].to_vec()
+}
+
+/// A machine of which a disk is a vhost-user device, and an agent in it.
 struct Machine {
     rig: Rig,
     socket: PathBuf,
@@ -48,6 +63,11 @@ struct Machine {
 
 impl Machine {
     fn new() -> Self {
+        Self::with_disks(&["disk"])
+    }
+
+    /// The last of the disks is the vhost-user device.
+    fn with_disks(names: &[&str]) -> Self {
         let content = pattern(1, SIZE);
         let place = tempfile::tempdir().expect("a directory");
         let (feed, socket) = (
@@ -55,18 +75,29 @@ impl Machine {
             place.path().join("disk.sock"),
         );
         let options = FeedOptions {
-            export: "disk".into(),
+            exports: names.iter().map(|&name| name.to_owned()).collect(),
             path: feed.clone(),
             access: Access::default(),
         };
         let gate = Gate {
-            export: Some("disk".into()),
+            export: names.last().map(|&name| name.to_owned()),
             ..Gate::from(Listen::VhostUser(socket.clone()))
         };
-        let rig = Rig::with("exclusive", 64, content.clone(), |all| {
-            all.feeds = vec![options];
-            all.gates.push(gate);
-        });
+        let rig = Rig::made(
+            "exclusive",
+            64,
+            content.clone(),
+            |all| {
+                all.feeds = vec![options];
+                all.gates.push(gate);
+            },
+            |disk| {
+                let store = MemoryStore::new(data());
+                let data = names.contains(&"data");
+                let data = data.then(|| export(&disk.engine, "data", &store));
+                [disk].into_iter().chain(data).collect()
+            },
+        );
         let how = Verification {
             memory_bytes: 1 << 20,
             on_refusal: OnRefusal::Drop,
@@ -88,16 +119,16 @@ impl Machine {
             content,
             _place: place,
         };
-        let disk = Device {
-            id: DISK,
-            name: "vda".to_owned(),
+        let disk = |id, bytes: usize| Device {
+            id,
+            name: "vd".to_owned(),
             serial: String::new(),
-            sectors: SIZE as u64 / 512,
+            sectors: bytes as u64 / 512,
         };
         machine.say(Message::Hello(Hello {
             run: 1,
             source: Source::Tracepoints,
-            devices: vec![disk],
+            devices: vec![disk(DISK, SIZE), disk(DATA, SIZE / 2)],
             ..Hello::default()
         }));
         let head = Head {
@@ -110,7 +141,11 @@ impl Machine {
 
     /// With a disk that has given its memory.
     fn attached() -> Self {
-        let mut machine = Self::new();
+        Self::new().attach()
+    }
+
+    fn attach(self) -> Self {
+        let mut machine = self;
         let frontend = Frontend::connect(&machine.socket, 1).expect("a device");
         frontend.set_owner().expect("taken");
         let region = VhostUserMemoryRegionInfo {
@@ -168,17 +203,28 @@ impl Machine {
         }
     }
 
+    /// Waits until so many entries are taken, or the host reads no more.
+    fn next_verdict(&mut self, taken: u64) -> Verdict {
+        loop {
+            let answer = self.answer();
+            if answer.verdict != Verdict::Reads || answer.taken >= taken {
+                return answer.verdict;
+            }
+        }
+    }
+
     fn wait_taken(&mut self, taken: u64) {
-        while self.answer().taken < taken {}
+        assert_eq!(self.next_verdict(taken), Verdict::Reads);
     }
 
     /// Puts a page of block `index` into the ring and the table, as an agent would.
     fn evict(&mut self, device: DeviceId, index: u64, data: &[u8]) {
         let position = 40 + self.end * 4136;
-        for (at, byte) in (position..).zip(data) {
-            let at = at % (RING_PAGES * BLOCK);
-            self.put(RING_PAGES * BLOCK + at, &[*byte]);
-        }
+        let ring = RING_PAGES * BLOCK;
+        let at = position % ring;
+        let (head, tail) = data.split_at(data.len().min((ring - at) as usize));
+        self.put(ring + at, head);
+        self.put(ring, tail);
         let sector = index.saturating_mul(BLOCK / 512);
         let entry = encode_entry(self.end, EvictedPage { device, sector }, position);
         let slot = self.end % (BLOCK / ENTRY_BYTES as u64);
@@ -191,6 +237,8 @@ impl Machine {
         let mut head = Head {
             offer: OFFER,
             end: self.end,
+            // A page has some bytes more than its data in the ring.
+            begin: self.end.saturating_sub(RING_PAGES - 1),
             guest_ns: 5_000_000_000,
             guest_pages: self.end,
             ..Head::default()
@@ -200,7 +248,7 @@ impl Machine {
     }
 
     fn block(&self, index: u64) -> Vec<u8> {
-        self.content[(index * BLOCK) as usize..][..BLOCK as usize].to_vec()
+        block_of(&self.content, index)
     }
 
     fn report(&self) -> InPlaceReport {
@@ -217,7 +265,11 @@ impl Machine {
 
     /// Has blocks served, so that the cache knows them and does not hold them.
     fn served(&self, blocks: std::ops::Range<u64>) -> Client {
-        let mut client = self.rig.plain();
+        self.served_of("disk", blocks)
+    }
+
+    fn served_of(&self, export: &str, blocks: std::ops::Range<u64>) -> Client {
+        let mut client = Client::unix(&self.rig.socket, export, &ClientWish::default());
         for index in blocks {
             client.read(index * BLOCK, BLOCK as u32).expect("read");
         }
@@ -264,6 +316,90 @@ fn pages_in_the_guests_memory_come_back_without_a_read_of_the_store() {
         assert_eq!(data, machine.block(index));
     }
     assert_eq!(machine.rig.engine.status().store_reads, before);
+}
+
+#[test]
+fn one_ring_has_the_pages_of_all_disks_of_a_machine() {
+    let mut machine = Machine::with_disks(&["disk", "data"]).attach();
+    let mut clients = ["disk", "data"].map(|name| machine.served_of(name, 0..20));
+    let answer = machine.offer(|_| {});
+    assert_eq!(answer.verdict, Verdict::Reads, "{answer:?}");
+    for index in 0..20 {
+        let (device, page) = match index % 2 {
+            0 => (DISK, machine.block(index)),
+            _ => (DATA, block_of(&data(), index)),
+        };
+        machine.evict(device, index, &page);
+        machine.wait_taken(index + 1);
+    }
+    let other = DeviceId { major: 8, minor: 0 };
+    machine.evict(other, 0, &[0; BLOCK as usize]);
+    machine.evict(DATA, SIZE as u64 / 2 / BLOCK, &[0; BLOCK as usize]);
+    machine.wait_taken(22);
+    assert_eq!(machine.demotions().demotions_verified, 20);
+    let report = machine.report();
+    assert_eq!((report.pages, report.foreign_pages), (20, 2), "{report:?}");
+    let before = machine.rig.engine.status().store_reads;
+    for index in 0..20 {
+        let at = index as usize % 2;
+        let read = clients[at].read(index * BLOCK, BLOCK as u32);
+        let expected = [&machine.content, &data()][at].clone();
+        assert_eq!(read.expect("read"), block_of(&expected, index));
+    }
+    assert_eq!(machine.rig.engine.status().store_reads, before);
+}
+
+#[test]
+fn a_disk_whose_pages_keep_differing_is_left_out_alone() {
+    let mut machine = Machine::with_disks(&["disk", "data"]).attach();
+    let _clients =
+        [("disk", 400), ("data", 500)].map(|(name, end)| machine.served_of(name, 0..end));
+    machine.offer(|_| {});
+    let forged = [8; BLOCK as usize];
+    let differs = |machine: &Machine| {
+        let status = machine.rig.engine.status();
+        let mut volumes = status.volumes.iter();
+        volumes.any(|it| it.name == "data" && it.demotions_keep_differing)
+    };
+    let mut blocks = 0..500;
+    while !differs(&machine) {
+        machine.evict(DATA, blocks.next().expect("it is judged"), &forged);
+        machine.wait_taken(machine.end);
+    }
+    let (compared, before) = (machine.demotions(), machine.report());
+    assert_eq!(before.differing_pages, 0);
+    let notices = |machine: &Machine| machine.rig.engine.status().counters.notices_in;
+    let told = notices(&machine);
+    let sent = 128;
+    for index in blocks.take(sent) {
+        machine.evict(DATA, index, &forged);
+        machine.wait_taken(machine.end);
+    }
+    // One in 64 is still compared.
+    let report = machine.report();
+    assert_eq!(report.differing_pages, sent as u64 - 2, "{report:?}");
+    assert_eq!(report.pages, before.pages + 2, "{report:?}");
+    eventually("the others are told", || {
+        notices(&machine) - told >= sent as u64 - 2
+    });
+    for index in 0..3 {
+        let page = machine.block(index);
+        machine.evict(DISK, index, &page);
+        machine.wait_taken(machine.end);
+    }
+    let demotions = machine.demotions();
+    let verified = demotions.demotions_verified - compared.demotions_verified;
+    assert_eq!(verified, 3, "{demotions:?}");
+    assert!(machine.report().reading);
+    // Once the other is no better, nothing is left to read.
+    let mut blocks = 3..400;
+    let mut verdict = Verdict::Reads;
+    while verdict == Verdict::Reads {
+        machine.evict(DISK, blocks.next().expect("it is judged"), &forged);
+        verdict = machine.next_verdict(machine.end);
+    }
+    let report = machine.report();
+    assert!(!report.reading && report.why_not.contains("not what the disk holds"));
 }
 
 #[test]
@@ -322,7 +458,7 @@ fn a_ring_that_is_not_there_is_refused_with_the_reason() {
         assert!(answer.why.contains(why), "{answer:?}");
         assert_eq!(machine.report().why_not, answer.why);
     };
-    refused(&mut machine, &|_| {}, "no vhost-user device");
+    refused(&mut machine, &|_| {}, "is a vhost-user device");
     drop(machine);
     let mut machine = Machine::attached();
     refused(&mut machine, &|offer| offer.version = 9, "version");

@@ -2,10 +2,11 @@
 
 use crate::metric::{Durations, Kind, Metric, Value};
 use crate::of_cache::{CACHE, DURATIONS, EXPORT, TREE_DURATIONS};
-use crate::of_program::{AGENT, PROGRAM, SERVER};
+use crate::of_program::{AGENT, AGENT_DISK, PROGRAM, SERVER};
 use crate::snapshot::Snapshot;
 use futae_agent_protocol::printable;
 use futae_engine::LATENCY_STEPS_MICROS;
+use futae_host::FeedReport;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -72,11 +73,16 @@ impl Collector for Collected {
         encode(&mut encoder, EXPORT, &volumes)?;
         encode_durations(&mut encoder, DURATIONS, &volumes)?;
         let feeds = snapshot.server.iter().flat_map(|server| &server.feeds);
-        let feeds = feeds.map(|feed| {
+        let labels = |feed: &FeedReport, export: &str| {
             let guest = ("guest", clean(&feed.agent.guest));
-            (vec![level(), ("export", clean(&feed.export)), guest], feed)
-        });
-        encode(&mut encoder, AGENT, &feeds.collect::<Vec<_>>())
+            vec![level(), ("export", clean(export)), guest]
+        };
+        let agents = feeds.clone();
+        let agents = agents.map(|feed| (labels(feed, &feed.export), feed));
+        encode(&mut encoder, AGENT, &agents.collect::<Vec<_>>())?;
+        let disks = feeds.flat_map(|feed| feed.agent.volumes.iter().map(move |it| (feed, it)));
+        let disks = disks.map(|(feed, it)| (labels(feed, &it.name), it));
+        encode(&mut encoder, AGENT_DISK, &disks.collect::<Vec<_>>())
     }
 }
 
@@ -200,9 +206,15 @@ pub fn reference() -> String {
     head(
         &mut page,
         "The agent in a guest",
-        "`level`, `export`, `guest` (the name that the agent gives)",
+        "`level`, `export` (the first of the feed), `guest` (the name that the agent gives)",
     );
     rows(&mut page, AGENT);
+    head(
+        &mut page,
+        "A disk of the agent's guest",
+        "`level`, `export`, `guest`",
+    );
+    rows(&mut page, AGENT_DISK);
     page
 }
 
@@ -238,7 +250,7 @@ mod tests {
     use super::*;
     use futae_control::EngineReport;
     use futae_engine::{Asked, EngineStatus, Latencies, VolumeStatus};
-    use futae_host::{AgentStatus, ExportReport, FeedReport, ServerStatus};
+    use futae_host::{AgentStatus, AgentVolume, ExportReport, ServerStatus};
     use std::time::Duration;
 
     fn server() -> ServerStatus {
@@ -265,8 +277,14 @@ mod tests {
             connections: 3,
             ..ExportReport::default()
         };
+        let volume = |name: &str, bytes| AgentVolume {
+            name: name.to_owned(),
+            bytes,
+            ..AgentVolume::default()
+        };
         let agent = AgentStatus {
             guest: "g\"\n\u{1b}[2J".to_owned(),
+            volumes: vec![volume("a", 4096), volume("b", 8192)],
             ..AgentStatus::default()
         };
         ServerStatus {
@@ -295,6 +313,8 @@ mod tests {
             "futae_export_hits_total{level=\"lower\",cache=\"common\",export=\"c\",class=\"local\"} 5",
             "futae_export_store_read_seconds{level=\"lower\",cache=\"a\",export=\"a\",class=\"local\"} 0.00025",
             "futae_export_connections{level=\"lower\",cache=\"a\",export=\"a\",class=\"local\"} 3",
+            "futae_agent_evicted_bytes_total{level=\"lower\",export=\"a\",guest=\"g\\\"\u{fffd}\u{fffd}[2J\"} 4096",
+            "futae_agent_evicted_bytes_total{level=\"lower\",export=\"b\",guest=\"g\\\"\u{fffd}\u{fffd}[2J\"} 8192",
         ] {
             assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }

@@ -3,7 +3,7 @@
 use crate::metric::Kind::{Counter, Gauge};
 use crate::metric::{Metric, Value, metric};
 use crate::snapshot::Snapshot;
-use futae_host::{FeedReport, InPlaceReport, ServerStatus};
+use futae_host::{AgentVolume, FeedReport, InPlaceReport, ServerStatus};
 
 /// Of every program. Labels: `level`.
 pub(crate) const PROGRAM: &[Metric<Snapshot>] = &[metric(
@@ -104,7 +104,7 @@ pub(crate) const SERVER: &[Metric<ServerStatus>] = &[
     ),
 ];
 
-/// Of the agent in a guest. Labels: `level`, `export`, `guest`.
+/// Of the agent in a guest. Labels: `level`, `export` (the first of its feed), `guest`.
 pub(crate) const AGENT: &[Metric<FeedReport>] = &[
     metric(
         "agent_connected",
@@ -117,18 +117,6 @@ pub(crate) const AGENT: &[Metric<FeedReport>] = &[
         Gauge,
         "Time since its last message",
         |it| it.agent.last_frame_seconds.into(),
-    ),
-    metric(
-        "agent_evicted_ranges",
-        Counter,
-        "Ranges of evicted pages on the disk that is the export",
-        |it| it.agent.ranges.into(),
-    ),
-    metric(
-        "agent_evicted_bytes",
-        Counter,
-        "Data in these ranges",
-        |it| it.agent.bytes.into(),
     ),
     metric(
         "agent_refused_ranges",
@@ -174,11 +162,17 @@ pub(crate) const AGENT: &[Metric<FeedReport>] = &[
     metric(
         "agent_in_place_refused_pages",
         Counter,
-        "Pages of other disks, beyond the volume, or not in the guest's memory",
+        "Pages of other disks, beyond their volume, or not in the guest's memory",
         |it| {
             let refused = |one: &InPlaceReport| one.foreign_pages + one.unreadable_pages;
             it.in_place.as_ref().map(refused).into()
         },
+    ),
+    metric(
+        "agent_in_place_differing_pages",
+        Counter,
+        "Pages told to the cache without their data, because those of their disk keep differing from what it served",
+        |it| it.in_place.as_ref().map(|one| one.differing_pages).into(),
     ),
     metric(
         "agent_in_place_missed_pages",
@@ -203,5 +197,21 @@ pub(crate) const AGENT: &[Metric<FeedReport>] = &[
         Counter,
         "Processor time of the guest for copying pages and telling of them, as it says",
         |it| it.in_place.as_ref().map(|one| one.guest_seconds).into(),
+    ),
+];
+
+/// Of each disk of the agent's guest that is an export. Labels: `level`, `export`, `guest`.
+pub(crate) const AGENT_DISK: &[Metric<AgentVolume>] = &[
+    metric(
+        "agent_evicted_ranges",
+        Counter,
+        "Ranges of evicted pages on the disk that is the export",
+        |it| it.ranges.into(),
+    ),
+    metric(
+        "agent_evicted_bytes",
+        Counter,
+        "Data in these ranges",
+        |it| it.bytes.into(),
     ),
 ];

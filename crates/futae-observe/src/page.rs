@@ -320,10 +320,10 @@ fn memory(snapshot: &Snapshot) -> String {
 
 fn agents(snapshot: &Snapshot) -> String {
     let heads = [
-        "export",
+        "exports",
         "guest",
         "agent",
-        "disk",
+        "disks",
         "kernel replaces by",
         "evicted",
         "refused ranges",
@@ -342,12 +342,17 @@ fn agents(snapshot: &Snapshot) -> String {
             Some(Replacement::Mglru) => "multi-generational LRU",
             None => "",
         };
+        let disks = agent.volumes.iter().map(|it| match it.disk.as_str() {
+            "" => "none",
+            disk => disk,
+        });
+        let disks: Vec<_> = disks.collect();
         table.row(
-            &feed.export,
+            &agent.volume_names(),
             &[
                 Cell::text("guest", &agent.guest),
                 Cell::text("state", &state),
-                Cell::text("disk", &agent.disk),
+                Cell::text("disks", &disks.join(", ")),
                 Cell::text("replacement", replacement),
                 Cell::bytes("bytes", agent.bytes),
                 Cell::count("refused_ranges", agent.refused_ranges),

@@ -86,7 +86,7 @@ fn to_the_server(choice: u8, said: &Said) {
     let options = ServerOptions {
         listen: vec![Listen::Unix(directory.path().join("nbd.sock"))],
         feeds: vec![FeedOptions {
-            export: "open".into(),
+            exports: vec!["open".into()],
             path: path.clone(),
             access: Default::default(),
         }],

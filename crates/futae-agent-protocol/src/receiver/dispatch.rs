@@ -1,9 +1,10 @@
 //! What is believed of an agent, what is refused, and who gets it.
 
 use super::answers::Answers;
+use super::disks::disks_of;
 use super::limits::Pace;
 use super::sinks::{NoticeSink, RingSink, SampleSink};
-use super::status::{AgentStatus, Shared};
+use super::status::{AgentStatus, AgentVolume, Shared};
 use super::stop::Stop;
 use crate::in_place::{RingAnswer, RingOffer, Verdict};
 use crate::stream::Health;
@@ -16,22 +17,35 @@ use std::time::Instant;
 /// Believes each frame of one agent once, checks it, and hands it on.
 #[derive(Default)]
 pub struct Dispatch {
-    notices: Option<Box<dyn NoticeSink>>,
+    volumes: Vec<Volume>,
     samples: Vec<Box<dyn SampleSink>>,
     rings: Option<Box<dyn RingSink>>,
     answers: Answers,
     replay: Replay,
     pace: Pace,
-    /// The disk whose notices are taken.
-    disk: Option<DeviceId>,
     heard: Shared,
 }
 
+/// Where the evicted ranges of one disk go.
+struct Volume {
+    sink: Box<dyn NoticeSink>,
+    /// The disk; none if no disk of the guest is this volume.
+    disk: Option<DeviceId>,
+}
+
 impl Dispatch {
-    /// Hands evicted ranges to `sink`.
+    /// Hands the evicted ranges of one of the guest's disks to `sink`, too: of the disk that is its volume.
     #[must_use]
     pub fn notices_to(mut self, sink: impl NoticeSink + 'static) -> Self {
-        self.notices = Some(Box::new(sink));
+        let volume = AgentVolume {
+            name: sink.volume_name().to_owned(),
+            ..AgentVolume::default()
+        };
+        self.heard.lock().status.volumes.push(volume);
+        self.volumes.push(Volume {
+            sink: Box::new(sink),
+            disk: None,
+        });
         self
     }
 
@@ -65,7 +79,9 @@ impl Dispatch {
 
     /// The connection is gone. What was said over it cannot be played again.
     pub fn hung_up(&mut self) {
-        self.disk = None;
+        for volume in &mut self.volumes {
+            volume.disk = None;
+        }
         {
             let status = &mut self.heard.lock().status;
             status.connected = false;
@@ -130,13 +146,24 @@ impl Dispatch {
     }
 
     fn hello(&mut self, hello: &Hello) {
-        let disk = self.notices.as_mut().and_then(|sink| sink.hello(hello));
-        self.disk = disk.map(|disk| disk.id);
+        let wanted = self.volumes.iter().map(|volume| &volume.sink);
+        let wanted: Vec<_> = wanted
+            .map(|sink| (sink.volume_name(), sink.volume_bytes()))
+            .collect();
+        let disks = disks_of(&wanted, &hello.devices);
+        for (volume, &disk) in self.volumes.iter_mut().zip(&disks) {
+            volume.disk = disk.map(|disk| disk.id);
+            volume.sink.hello(hello, disk);
+        }
         let status = &mut self.heard.lock().status;
         status.connected = true;
         status.guest.clone_from(&hello.guest);
         status.source = Some(hello.source);
-        status.disk = disk.map(|disk| disk.name.clone()).unwrap_or_default();
+        for (volume, disk) in status.volumes.iter_mut().zip(disks) {
+            volume.disk = disk.map(|disk| disk.name.clone()).unwrap_or_default();
+        }
+        let first = status.volumes.first().map(|volume| volume.disk.clone());
+        status.disk = first.unwrap_or_default();
     }
 
     fn ring(&mut self, offer: RingOffer) {
@@ -154,49 +181,46 @@ impl Dispatch {
     }
 
     fn notices(&mut self, notices: Notices, stop: &Stop) {
-        if self.notices.is_none() {
+        if self.volumes.is_empty() {
             return;
         }
         let count = notices.ranges.len();
-        let is_of_the_disk = self.disk == Some(notices.device);
-        if !is_of_the_disk || notices.reason != Reason::Reclaim {
+        let mut volumes = self.volumes.iter();
+        let at = volumes.position(|volume| volume.disk == Some(notices.device));
+        let Some(at) = at.filter(|_| notices.reason == Reason::Reclaim) else {
             let status = &mut self.heard.lock().status;
             status.refused_ranges += count as u64;
-            if !is_of_the_disk {
+            if at.is_none() {
                 status.other_disk_ranges += count as u64;
             }
             return;
-        }
-        for (at, range) in notices.ranges.into_iter().enumerate() {
-            if !self.evicted(&range, stop) {
-                self.heard.lock().status.refused_ranges += (count - at - 1) as u64;
+        };
+        for (told, range) in notices.ranges.into_iter().enumerate() {
+            if !self.evicted(at, &range, stop) {
+                self.heard.lock().status.refused_ranges += (count - told - 1) as u64;
                 return;
             }
         }
     }
 
-    /// Tells the cache of a range, a step at a time; false if the rest of the message is to be dropped.
-    fn evicted(&mut self, range: &Range, stop: &Stop) -> bool {
-        let Some(sink) = &mut self.notices else {
+    /// Tells the cache of a range of volume `at`, a step at a time; false if the rest of the message is to be dropped.
+    fn evicted(&mut self, at: usize, range: &Range, stop: &Stop) -> bool {
+        let Some(Volume { sink, .. }) = self.volumes.get_mut(at) else {
             return false;
         };
-        let Some((mut at, end)) = bytes_of(range, sink.volume_bytes()) else {
+        let Some((mut start, end)) = bytes_of(range, sink.volume_bytes()) else {
             self.heard.lock().status.refused_ranges += 1;
             return true;
         };
-        {
-            let status = &mut self.heard.lock().status;
-            status.ranges += 1;
-            status.bytes = status.bytes.saturating_add(end - at);
-        }
+        self.heard.lock().status.note_evicted(at, end - start);
         let step = sink.step_bytes().max(1);
-        while at < end {
+        while start < end {
             // Up to the next multiple, so that blocks are not cut in two.
-            let next = (at / step + 1).saturating_mul(step).min(end);
-            if !self.pace.step(stop) || !sink.evicted(at..next, stop) {
+            let next = (start / step + 1).saturating_mul(step).min(end);
+            if !self.pace.step(stop) || !sink.evicted(start..next, stop) {
                 return false;
             }
-            at = next;
+            start = next;
         }
         true
     }

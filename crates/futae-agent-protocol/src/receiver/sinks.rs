@@ -5,11 +5,14 @@ use crate::in_place::RingOffer;
 use crate::{Device, Frame, Hello};
 use std::ops::Range;
 
-/// A cache that is told what its guest evicted.
+/// A cache that is told what its guest evicted of one of its disks: of the disk that is a volume of this cache.
 pub trait NoticeSink: Send {
-    /// The agent says who it is: with every period, and again after it was started or connected anew. Returns
-    /// which of its disks is the volume of this cache; notices of the others are refused.
-    fn hello<'a>(&mut self, hello: &'a Hello) -> Option<&'a Device>;
+    /// The name of the volume, by which its disk is found: see [`serial_of`](super::serial_of).
+    fn volume_name(&self) -> &str;
+
+    /// The agent says who it is: with every period, and again after it was started or connected anew. `disk` is
+    /// the volume; none if no disk of the guest is. It must not wait.
+    fn hello(&mut self, hello: &Hello, disk: Option<&Device>);
 
     /// Bytes of the volume now. Ranges beyond it are refused.
     fn volume_bytes(&self) -> u64;

@@ -21,21 +21,24 @@ pub struct AgentStatus {
     pub source: Option<Source>,
     /// How the guest's kernel caches pages; none if the agent has not said so.
     pub page_cache: Option<PageCache>,
-    /// The disk of the guest that was taken for the volume; empty if none was.
+    /// The disk of the first of `volumes`; empty if none is.
     pub disk: String,
+    /// The volumes of which the agent is to tell. A server calls them exports.
+    #[serde(rename = "exports", skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<AgentVolume>,
     /// Messages received.
     pub frames: u64,
     /// Samples believed: the page counts of a period.
     pub samples: u64,
     /// Sampled reads believed, of which miss-ratio curves are made.
     pub sampled_reads: u64,
-    /// Ranges of evicted pages on that disk.
+    /// Ranges of evicted pages on the disks of `volumes`.
     pub ranges: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Ranges that were not taken: beyond the volume, of another disk, empty, or more than the store kept up with.
+    /// Ranges that were not taken: beyond their volume, of another disk, empty, or more than the store kept up with.
     pub refused_ranges: u64,
-    /// Of those: ranges of other disks of the guest.
+    /// Of those: ranges of disks of the guest that are none of `volumes`.
     pub other_disk_ranges: u64,
     /// Frames that had been received before.
     pub replayed_frames: u64,
@@ -45,12 +48,43 @@ pub struct AgentStatus {
     pub untold_pages: u64,
 }
 
+/// What came of one volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgentVolume {
+    /// Its name.
+    pub name: String,
+    /// The disk of the guest that was taken for it; empty if none was.
+    pub disk: String,
+    /// Ranges of evicted pages on that disk.
+    pub ranges: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
 impl AgentStatus {
     /// An agent that has said nothing for this long, and for three of its periods, counts as gone: it reports
     /// every period.
     pub const SILENCE_SECONDS: f64 = 15.0;
     /// After this long it is gone whatever it calls a period.
     const SILENCE_SECONDS_MAX: f64 = 600.0;
+
+    /// The names of `volumes`, for people.
+    #[must_use]
+    pub fn volume_names(&self) -> String {
+        let names: Vec<_> = self.volumes.iter().map(|it| it.name.as_str()).collect();
+        names.join(", ")
+    }
+
+    /// Counts a range of evicted pages of one of `volumes`.
+    pub(super) fn note_evicted(&mut self, volume: usize, bytes: u64) {
+        self.ranges += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if let Some(volume) = self.volumes.get_mut(volume) {
+            volume.ranges += 1;
+            volume.bytes = volume.bytes.saturating_add(bytes);
+        }
+    }
 }
 
 /// What was heard of an agent.

@@ -6,6 +6,7 @@ mod clients;
 mod config;
 mod descriptors;
 mod evictions;
+mod feeds;
 mod filter;
 mod memory;
 mod opener;
@@ -99,21 +100,21 @@ pub struct Args {
     /// Unix socket for orders (status, resize, policy, exports): unix:PATH, with mode, owner and group as for --listen
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
-    /// Where the agent in a guest tells what its page cache evicts: [EXPORT=]unix:PATH, a socket for the
-    /// export that is the guest's disk; or `agent`, a socket for each export beside the first unix socket of
-    /// --listen, named EXPORT.agent.sock. An exclusive cache then keeps what it has just served until
-    /// it is told
+    /// Where the agent in a guest tells what its page cache evicts: [EXPORT[,EXPORT]...=]unix:PATH, a socket for the
+    /// exports that are the guest's disks; or `agent`, a socket for each export beside the first unix socket of
+    /// --listen, named EXPORT.agent.sock. Options with the same PATH are one socket. An exclusive cache then keeps what
+    /// it has just served until it is told
     #[arg(long = "feed", value_name = "ADDRESS")]
     feeds: Vec<String>,
-    /// Offer a channel disk of 4 MiB beside each export with a --feed, named EXPORT.evictions. Give it to the
-    /// guest as a second disk: its agent (`futae agent --evictions`) demotes evicted pages on it with
+    /// Offer a channel disk of 4 MiB for each --feed, named EXPORT.evictions after its first export. Give it to the
+    /// guest as a further disk: its agent (`futae agent --evictions`) demotes evicted pages on it with
     /// their data, and the store need not be read for them. Data enters the cache only if it is verified (see
     /// --evictions-memory)
     #[arg(long, requires = "feeds")]
     evictions_disk: bool,
     /// Pass the samples of an agent on to `futae balance`, so that one agent serves both:
-    /// [EXPORT=]unix:PATH, the socket that balance listens on (`agent = { listen = "PATH" }`), for an
-    /// export with a --feed. While nobody listens there, samples are dropped and the socket is tried again;
+    /// [EXPORT=]unix:PATH, the socket that balance listens on (`agent = { listen = "PATH" }`), for the --feed of
+    /// that export. While nobody listens there, samples are dropped and the socket is tried again;
     /// the cache never waits for it
     #[arg(long = "samples-to", value_name = "ADDRESS")]
     samples_to: Vec<String>,

@@ -9,7 +9,7 @@ use anyhow::Context;
 use futae_agent_protocol::{Source, printable};
 use futae_control::{EngineReport, ask};
 use futae_engine::{EngineStatus, VolumeStatus};
-use futae_host::{InPlaceReport, ServerStatus};
+use futae_host::{AgentStatus, AgentVolume, InPlaceReport, ServerStatus};
 use futae_units::Size;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -267,27 +267,11 @@ fn add_tree(text: &mut String, tree: &TreeStatus) {
 fn add_feeds(text: &mut String, server: &ServerStatus) {
     for feed in &server.feeds {
         let agent = &feed.agent;
-        let who = match (agent.connected, agent.disk.as_str()) {
-            (false, _) => agent.last_frame_seconds.map_or_else(
-                || "no agent".to_owned(),
-                |seconds| format!("no agent; the last spoke {seconds:.0} s ago"),
-            ),
-            (true, _) if agent.source == Some(Source::Vmstat) => format!(
-                "agent of {}, which counts by /proc/vmstat and tells no evictions: it needs root, and Linux 6.1 or \
-                 later with BTF",
-                agent.guest
-            ),
-            (true, "") => format!(
-                "agent of {}, none of whose disks is this export",
-                agent.guest
-            ),
-            (true, disk) => format!("agent of {}, disk {disk}", agent.guest),
-        };
+        let (exports, who) = (agent.volume_names(), who(agent));
         let refused = agent.refused_ranges - agent.other_disk_ranges.min(agent.refused_ranges);
         let _ = writeln!(
             text,
-            "feed {}: {who}; evicted {} in {} ranges, {} ranges of other disks left out, {} refused, {} pages untold",
-            feed.export,
+            "feed {exports}: {who}; evicted {} in {} ranges, {} ranges of other disks left out, {} refused, {} pages untold",
             Size::Bytes(agent.bytes),
             count(agent.ranges),
             count(agent.other_disk_ranges),
@@ -328,6 +312,29 @@ fn add_feeds(text: &mut String, server: &ServerStatus) {
     }
 }
 
+/// Who reports on a feed, and which of its disks the exports are.
+fn who(agent: &AgentStatus) -> String {
+    if !agent.connected {
+        return agent.last_frame_seconds.map_or_else(
+            || "no agent".to_owned(),
+            |seconds| format!("no agent; the last spoke {seconds:.0} s ago"),
+        );
+    }
+    if agent.source == Some(Source::Vmstat) {
+        return format!(
+            "agent of {}, which counts by /proc/vmstat and tells no evictions: it needs root, and Linux 6.1 or \
+             later with BTF",
+            agent.guest
+        );
+    }
+    let one = |AgentVolume { name, disk, .. }: &AgentVolume| match disk.as_str() {
+        "" => format!("none of whose disks is {name}"),
+        disk => format!("whose disk {disk} is {name}"),
+    };
+    let disks: Vec<_> = agent.volumes.iter().map(one).collect();
+    format!("agent of {}, {}", agent.guest, disks.join(", "))
+}
+
 /// What was read in the memory of a guest, and what a page cost.
 fn in_place_line(in_place: &InPlaceReport) -> String {
     let state = match in_place.why_not.as_str() {
@@ -340,10 +347,12 @@ fn in_place_line(in_place: &InPlaceReport) -> String {
         pages => format!("{:.1}", seconds * 1e6 / pages as f64),
     };
     format!(
-        "{state}; {} pages, {} missed, {} of other disks, {} unreadable, {} resyncs; a page costs {} µs here, {} µs there",
+        "{state}; {} pages, {} missed, {} of other disks, {} without data since it differs, {} unreadable, {} resyncs; a \
+         page costs {} µs here, {} µs there",
         count(in_place.pages),
         count(in_place.missed_pages),
         count(in_place.foreign_pages),
+        count(in_place.differing_pages),
         count(in_place.unreadable_pages),
         count(in_place.resyncs),
         micros(in_place.seconds, in_place.pages),
@@ -392,7 +401,7 @@ fn dirty(engine: &EngineStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_host::{AgentStatus, ExportReport, FeedReport};
+    use futae_host::{ExportReport, FeedReport};
 
     #[test]
     fn every_export_has_a_row_of_its_own() {
@@ -434,10 +443,15 @@ mod tests {
 
     #[test]
     fn a_name_steers_no_terminal() {
+        let volume = |name: &str, disk: &str| AgentVolume {
+            name: name.into(),
+            disk: disk.into(),
+            ..AgentVolume::default()
+        };
         let agent = AgentStatus {
             connected: true,
             guest: "g\x1b[2J\nroot#".into(),
-            disk: "vda".into(),
+            volumes: vec![volume("disk\x1b[1m", "vda"), volume("data", "")],
             refused_ranges: 10_231,
             other_disk_ranges: 10_229,
             ..AgentStatus::default()
@@ -455,6 +469,8 @@ mod tests {
         };
         let text = render(&Status::Server(server), None);
         assert!(!text.contains('\x1b'), "{text:?}");
+        let disks = ", whose disk vda is disk\u{fffd}[1m, none of whose disks is data;";
+        assert!(text.contains(disks), "{text}");
         let refused = "10,229 ranges of other disks left out, 2 refused";
         assert!(text.contains(refused), "{text}");
     }

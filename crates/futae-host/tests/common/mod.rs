@@ -88,7 +88,8 @@ impl Rig {
         Self::made(policy, capacity_blocks, content, |_| {}, exports)
     }
 
-    fn made(
+    /// With other options and other exports.
+    pub fn made(
         policy: &str,
         capacity_blocks: u32,
         content: Vec<u8>,

@@ -63,7 +63,11 @@ impl Traffic {
 
     /// The same with the guests of these exports.
     pub fn with_guests(self, exports: &[String], feeds: &[FeedReport]) -> Self {
-        let feeds = feeds.iter().filter(|feed| exports.contains(&feed.export));
+        let has_any = |feed: &&FeedReport| {
+            let mut volumes = feed.agent.volumes.iter();
+            volumes.any(|volume| exports.contains(&volume.name))
+        };
+        let feeds = feeds.iter().filter(has_any);
         Self {
             guests: page_caches(feeds),
             ..self

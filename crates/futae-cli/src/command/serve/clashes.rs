@@ -12,8 +12,8 @@ struct Claim<'a> {
     option: &'static str,
     /// As it was written, where it is known.
     text: String,
-    /// The export whose address it is, if it is one's alone.
-    export: Option<&'a str>,
+    /// The exports whose address it is, if it is not that of all.
+    exports: &'a [String],
     address: Listen,
 }
 
@@ -29,9 +29,9 @@ pub(super) fn refuse(args: &Args, plan: &Plan) -> Result<(), Failure> {
         let Some(other) = others.find(|it| is_same(&it.address, &claim.address)) else {
             continue;
         };
-        let of_export = match other.export {
-            Some(name) => format!(" of export {name}"),
-            None => String::new(),
+        let of_export = match other.exports {
+            [] => String::new(),
+            names => format!(" of export {}", names.join(", ")),
         };
         return Err(Failure::usage(format!(
             "{} {}: the {}{of_export} has this address, too; give each its own",
@@ -47,18 +47,18 @@ fn claims<'a>(args: &'a Args, plan: &'a Plan) -> Vec<Claim<'a>> {
     let listen = listen.map(|(text, gate)| Claim {
         option: "--listen",
         text: text.clone(),
-        export: gate.export.as_deref(),
+        exports: gate.export.as_slice(),
         address: gate.address.clone(),
     });
     let plain = |option, address: &Listen| Claim {
         option,
         text: address.to_string(),
-        export: None,
+        exports: &[],
         address: address.clone(),
     };
     let control = server.control.iter().map(|it| plain("--control", it));
     let feeds = server.feeds.iter().map(|feed| Claim {
-        export: Some(&feed.export),
+        exports: &feed.exports,
         ..plain("--feed", &Listen::Unix(feed.path.clone()))
     });
     let watched = plan.observe.addresses();

@@ -5,15 +5,12 @@ use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
 use super::memory::KeptMemory;
 use super::opener::Opener;
 use super::state::KeptState;
-use super::{Args, Demotion, clashes, tls};
+use super::{Args, Demotion, clashes, feeds, tls};
 use crate::defaults::SERVE_POLICY;
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
 use futae_engine::{EngineOptions, OnEviction, PAGE_BYTES};
-use futae_host::{
-    Access, BUFFER_MEMORY_MIN, Export, FeedOptions, Gate, Listen, OpenExport, RelayOptions,
-    ServerOptions, feed_path,
-};
+use futae_host::{Access, BUFFER_MEMORY_MIN, Export, Gate, Listen, OpenExport, ServerOptions};
 use futae_policy::{PolicySpec, Shape};
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use std::fmt;
@@ -119,13 +116,13 @@ impl Plan {
                 export.name
             )));
         }
-        let feeds = feeds(&args.feeds, &exports, &gates).map_err(Failure::usage)?;
+        let feeds = feeds::feeds(&args.feeds, &exports, &gates).map_err(Failure::usage)?;
         let mut server = ServerOptions {
             connections_max: args.connections_max as usize,
             keeps_clients: args.clients.keep_clients,
             buffer_memory_bytes,
             requests_together: args.requests_max.map(|most| most as usize),
-            relays: relays(&args.samples_to, &feeds).map_err(Failure::usage)?,
+            relays: feeds::relays(&args.samples_to, &feeds).map_err(Failure::usage)?,
             feeds,
             channels: args.evictions_disk,
             gates,
@@ -201,7 +198,7 @@ impl Plan {
         let mut gates = self.server.gates.iter();
         let mut feeds = self.server.feeds.iter();
         gates.any(|gate| gate.export.as_deref() == Some(export))
-            || feeds.any(|feed| feed.export == export)
+            || feeds.any(|feed| feed.has(export))
     }
 
     /// Why no page that an agent sends with its data enters the cache; none if they may.
@@ -296,94 +293,6 @@ fn control(text: &str) -> Result<(Listen, Access), String> {
     Ok((address, access))
 }
 
-/// The sockets on which agents report, one for each export at most.
-fn feeds(
-    texts: &[String],
-    exports: &[VolumeSpec],
-    gates: &[Gate],
-) -> Result<Vec<FeedOptions>, String> {
-    let mut feeds: Vec<FeedOptions> = Vec::new();
-    for text in texts {
-        let (text, access) =
-            Access::take_from(text).map_err(|problem| format!("--feed {text}: {problem}"))?;
-        if text == "agent" {
-            let beside = gates.iter().find_map(|gate| match &gate.address {
-                Listen::Unix(path) => Some(path),
-                Listen::Tcp { .. } | Listen::VhostUser(_) => None,
-            });
-            let Some(beside) = beside else {
-                return Err("--feed agent makes sockets beside that of --listen unix:PATH, and there is none; \
-                     write --feed EXPORT=unix:PATH"
-                    .to_owned());
-            };
-            feeds.extend(exports.iter().map(|export| FeedOptions {
-                export: export.name.clone(),
-                path: feed_path(beside, &export.name),
-                access,
-            }));
-            continue;
-        }
-        let wrong = || format!("--feed {text}: write EXPORT=unix:PATH, unix:PATH or agent");
-        let (export, address) = match (text.split_once("=unix:"), exports) {
-            (Some((export, path)), _) => (export, path),
-            (None, [only]) => (
-                only.name.as_str(),
-                text.strip_prefix("unix:").ok_or_else(wrong)?,
-            ),
-            (None, _) => return Err(wrong()),
-        };
-        if address.is_empty() {
-            return Err(wrong());
-        }
-        if !exports.iter().any(|known| known.name == export) {
-            return Err(format!("--feed {text}: no export is named {export:?}"));
-        }
-        feeds.push(FeedOptions {
-            export: export.to_owned(),
-            path: address.into(),
-            access,
-        });
-    }
-    for (at, feed) in feeds.iter().enumerate() {
-        if feeds[..at].iter().any(|other| other.export == feed.export) {
-            return Err(format!("--feed: export {} has two", feed.export));
-        }
-    }
-    Ok(feeds)
-}
-
-/// Where the samples go that come by the feeds, one place for each feed at most.
-fn relays(texts: &[String], feeds: &[FeedOptions]) -> Result<Vec<RelayOptions>, String> {
-    let mut relays: Vec<RelayOptions> = Vec::new();
-    for text in texts {
-        let wrong = || format!("--samples-to {text}: write EXPORT=unix:PATH or unix:PATH");
-        let (export, path) = match (text.split_once("=unix:"), feeds) {
-            (Some((export, path)), _) => (export, path),
-            (None, [only]) => (
-                only.export.as_str(),
-                text.strip_prefix("unix:").ok_or_else(wrong)?,
-            ),
-            (None, _) => return Err(wrong()),
-        };
-        if path.is_empty() {
-            return Err(wrong());
-        }
-        if !feeds.iter().any(|feed| feed.export == export) {
-            return Err(format!(
-                "--samples-to {text}: no agent reports on export {export:?}; add --feed {export}=unix:PATH"
-            ));
-        }
-        if relays.iter().any(|other| other.export == export) {
-            return Err(format!("--samples-to: export {export} has two"));
-        }
-        relays.push(RelayOptions {
-            export: export.to_owned(),
-            path: path.into(),
-        });
-    }
-    Ok(relays)
-}
-
 fn wrong_policy(problem: impl fmt::Display) -> Failure {
     Failure::usage(format!("--policy: {problem}"))
 }
@@ -446,7 +355,6 @@ fn what_is_left(total: u32, own: &[Option<u32>], block_bytes: u64) -> Result<u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
 
     #[test]
     fn exports_are_read_as_written() {
@@ -487,61 +395,6 @@ mod tests {
             assert!(read(text).is_err(), "{text:?}");
         }
         assert!(control("unix:/s,mode=0660").is_ok_and(|(_, access)| access.mode == 0o660));
-    }
-
-    #[test]
-    fn samples_go_where_a_feed_has_them() {
-        let feed = |name: &str| FeedOptions {
-            export: name.to_owned(),
-            path: PathBuf::new(),
-            access: Access::default(),
-        };
-        let read = |texts: &[&str], feeds: &[FeedOptions]| {
-            let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
-            let relays = relays(&texts, feeds)?;
-            let pairs = relays.into_iter().map(|relay| (relay.export, relay.path));
-            Ok::<_, String>(pairs.collect::<Vec<_>>())
-        };
-        let (one, two) = ([feed("a")], [feed("a"), feed("b")]);
-        let expected = vec![("a".to_owned(), PathBuf::from("/x"))];
-        assert_eq!(read(&["unix:/x"], &one).as_ref(), Ok(&expected));
-        assert_eq!(read(&["a=unix:/x"], &two), Ok(expected));
-        for (texts, feeds) in [
-            (&["unix:/x"][..], &two[..]),
-            (&["c=unix:/x"], &two),
-            (&["a=unix:"], &two),
-            (&["a=tcp:x:1"], &one),
-            (&["a=unix:/x", "a=unix:/y"], &two),
-        ] {
-            assert!(read(texts, feeds).is_err(), "{texts:?}");
-        }
-        let error = read(&["unix:/x"], &[]).expect_err("no feed");
-        assert!(error.contains("EXPORT=unix:PATH"), "{error}");
-    }
-
-    #[test]
-    fn feeds_are_read_as_written() {
-        let exports = ["a=x", "b=y"].map(|text| export(text).expect("valid"));
-        let listen = [Gate::from(Listen::Unix("/run/s.sock".into()))];
-        let read = |text: &str, exports: &[VolumeSpec]| {
-            let feeds = feeds(&[text.to_owned()], exports, &listen)?;
-            let pairs = feeds.into_iter().map(|feed| (feed.export, feed.path));
-            Ok::<_, String>(pairs.collect::<Vec<_>>())
-        };
-        let pair = |export: &str, path: &str| (export.to_owned(), PathBuf::from(path));
-        assert_eq!(read("b=unix:/f", &exports), Ok(vec![pair("b", "/f")]));
-        assert_eq!(read("unix:/f", &exports[..1]), Ok(vec![pair("a", "/f")]));
-        let both = vec![
-            pair("a", "/run/a.agent.sock"),
-            pair("b", "/run/b.agent.sock"),
-        ];
-        assert_eq!(read("agent", &exports), Ok(both));
-        for text in ["", "unix:/f", "c=unix:/f", "a=/f", "a=unix:", "tcp:h:1"] {
-            assert!(read(text, &exports).is_err(), "{text:?}");
-        }
-        let twice = ["a=unix:/f".to_owned(), "agent".to_owned()];
-        assert!(feeds(&twice, &exports, &listen).is_err());
-        assert!(feeds(&["agent".to_owned()], &exports, &[]).is_err());
     }
 
     #[test]

@@ -41,15 +41,12 @@ pub(super) fn at_start(
 
 /// Logs that what agents send with its data is of no use, where it is.
 pub(super) fn of_feeds(status: &ServerStatus, refuses_pages: Option<&str>) {
-    let feeds: Vec<&str> = status
-        .feeds
-        .iter()
-        .map(|feed| feed.export.as_str())
-        .collect();
-    if let (Some(why), false) = (refuses_pages, feeds.is_empty()) {
+    let exports = status.feeds.iter().flat_map(|feed| &feed.agent.volumes);
+    let exports: Vec<&str> = exports.map(|export| export.name.as_str()).collect();
+    if let (Some(why), false) = (refuses_pages, exports.is_empty()) {
         info!(
             "no evicted page that the agents of {} send with its data enters the cache: {why}",
-            feeds.join(", ")
+            exports.join(", ")
         );
     }
 }
