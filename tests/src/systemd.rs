@@ -128,8 +128,12 @@ impl Systemd {
 
     /// What a service has systemd keep: its name, and the descriptor.
     pub fn keeps(&self) -> (String, OwnedFd) {
-        let (said, descriptor) = self.next_with_descriptor();
-        (said, descriptor.expect("a descriptor"))
+        loop {
+            match self.next_with_descriptor() {
+                (said, Some(descriptor)) => return (said, descriptor),
+                (said, None) => assert_eq!(said, "WATCHDOG=1\n"),
+            }
+        }
     }
 
     /// All that a service has systemd keep as it ends, until it waits for that to be done.

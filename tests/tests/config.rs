@@ -253,6 +253,7 @@ fn limits_a_second_change_by_sighup_and_by_an_order() {
     for (wrong, why) in [
         (["vm1", "--iops", "0"], "nothing would be served"),
         (["vm9", "--iops", "1"], "vm9"),
+        (["vm1", "--weight", "5"], "start it with --requests-max"),
     ] {
         let told = order(&wrong);
         let said = String::from_utf8_lossy(&told.stderr).into_owned();

@@ -13,6 +13,7 @@ use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::text;
 use serde_json::Value;
 use std::fs::{self, File};
+use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -442,12 +443,12 @@ fn a_server_that_does_not_start_leaves_no_memory_file() {
         format!("a={}", kept.stage.image.display()),
         format!("own={},share=1MiB", own.display()),
     ];
-    let ends = |memory: &Path, listen: &Path, words: &str| {
+    let ends = |memory: &Path, listen: &Path, more: &[&str], words: &str| {
         let listen = format!("unix:{}", listen.display());
         let mut server = futae(&["serve", "--cache", CACHE, "--memory-file", text(memory)]);
         server.args(["--export", &exports[0], "--export", &exports[1]]);
         let ended = Running::start("the server", {
-            server.args(["--listen", &listen]);
+            server.args(["--listen", &listen]).args(more);
             server
         })
         .wait();
@@ -461,13 +462,18 @@ fn a_server_that_does_not_start_leaves_no_memory_file() {
         assert!(left.is_empty(), "{left:?}");
     };
     let nowhere = kept.stage.path("none/socket");
-    ends(&kept.memory, &nowhere, "none/socket");
+    ends(&kept.memory, &nowhere, &[], "none/socket");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let metrics = format!("tcp:{}", taken.local_addr().expect("an address"));
+    let more = ["--metrics", &metrics];
+    ends(&kept.memory, &kept.stage.socket, &more, "in use");
     let Some(small) = Mounted::new("tmpfs", "size=8M") else {
         return;
     };
     ends(
         &small.path().join("cache"),
         &kept.stage.socket,
+        &[],
         "there is no room",
     );
 }

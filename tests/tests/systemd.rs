@@ -2,10 +2,12 @@
 
 use futae_testkit::nbd::Plain as Client;
 use futae_tests::binary::{binary, futae};
+use futae_tests::live::said;
 use futae_tests::systemd::Systemd;
 use futae_tests::tools::text;
 use rustix::process::Signal;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -152,4 +154,106 @@ fn a_server_has_systemd_keep_its_memory_and_goes_on_with_it_after_a_kill() {
         (&256.into(), &256.into())
     );
     drop(second);
+}
+
+/// A server with two exports that have caches of their own, beside one without; its control socket.
+fn with_shares(systemd: &Systemd, names: [&str; 2]) -> (Command, String) {
+    let place = text(systemd.place.path()).to_owned();
+    let control = format!("{place}/control");
+    let mut all =
+        format!("memory-file = \"systemd\"\npolicy = \"lru\"\ncontrol = \"unix:{control}\"\n");
+    all += &fs::read_to_string(systemd.configuration("")).expect("a file");
+    for (at, name) in names.into_iter().enumerate() {
+        fs::copy(systemd.path("a.img"), systemd.path(&format!("{at}.img"))).expect("a copy");
+        all += &format!(
+            "[[export]]\nname = \"{name}\"\nsource = \"{place}/{at}.img\"\nshare = \"1MiB\"\n"
+        );
+    }
+    fs::write(systemd.path("serve.toml"), all).expect("written");
+    let file = systemd.path("serve.toml");
+    (futae(&["serve", "--config", text(&file)]), control)
+}
+
+#[test]
+fn no_two_caches_have_one_name_with_systemd() {
+    let systemd = Systemd::begin();
+    let (service, _) = with_shares(&systemd, ["b c", "b_c"]);
+    let server = systemd.start(&service, &[]);
+    let names = [(); 3].map(|()| systemd.keeps().0);
+    assert!(names[0] != names[1] && names[1] != names[2], "{names:?}");
+    let own = "FDSTORE=1\nFDNAME=futae-memory.";
+    assert_eq!(names[2], format!("{own}b_c"), "as before");
+    assert_eq!(systemd.hears(), "READY=1\nSTATUS=serving 3 exports\n");
+    drop(server);
+}
+
+#[test]
+fn systemd_keeps_no_memory_that_no_cache_has() {
+    let systemd = Systemd::begin();
+    let (service, control) = with_shares(&systemd, ["b", "c"]);
+    let mut server = systemd.start(&service, &[]);
+    let [common, _b, c] = [(); 3].map(|()| systemd.keeps().1);
+    assert_eq!(systemd.hears(), "READY=1\nSTATUS=serving 3 exports\n");
+    let (ok, said_so) = said(&["export", "remove", &control, "b"]);
+    assert!(ok, "{said_so}");
+    let forgotten = "FDSTOREREMOVE=1\nFDNAME=futae-memory";
+    assert_eq!(systemd.hears(), format!("{forgotten}.b"));
+    let again = format!("b={},share=1MiB", text(&systemd.path("0.img")));
+    let (ok, said_so) = said(&["export", "add", &control, &again]);
+    assert!(ok, "{said_so}");
+    let (stored, b) = systemd.keeps();
+    assert_eq!(stored, "FDSTORE=1\nFDNAME=futae-memory.b");
+    server.signal(Signal::TERM);
+    assert_eq!(systemd.hears(), "STOPPING=1\n");
+    assert!(server.wait().status.success());
+
+    // The next one has no export c, and two memories are kept for the exports without a share.
+    let file = fs::read_to_string(systemd.path("serve.toml")).expect("a file");
+    let at = file.find("[[export]]\nname = \"c\"").expect("an export");
+    fs::write(systemd.path("serve.toml"), &file[..at]).expect("written");
+    let older = common.try_clone().expect("a copy");
+    let passed = [
+        ("futae-memory.c", c.as_fd()),
+        ("futae-memory", common.as_fd()),
+        ("futae-memory.b", b.as_fd()),
+        ("futae-memory", older.as_fd()),
+    ];
+    let server = systemd.start(&service, &passed);
+    assert_eq!(systemd.hears(), forgotten);
+    assert_eq!(systemd.keeps().0, "FDSTORE=1\nFDNAME=futae-memory");
+    assert_eq!(systemd.hears(), format!("{forgotten}.c"));
+    assert_eq!(systemd.hears(), "READY=1\nSTATUS=serving 2 exports\n");
+    drop(server);
+}
+
+#[test]
+fn a_server_that_does_not_start_leaves_systemd_what_it_had() {
+    let systemd = Systemd::begin();
+    let (service, _) = with_shares(&systemd, ["b", "c"]);
+    let first = systemd.start(&service, &[]);
+    let [kept, ..] = [(); 3].map(|()| systemd.keeps().1);
+    assert_eq!(systemd.hears(), "READY=1\nSTATUS=serving 3 exports\n");
+    first.kill();
+    let file = systemd.path("serve.toml");
+    let before = fs::read_to_string(&file).expect("a file");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let metrics = format!(
+        "metrics = \"tcp:{}\"\n",
+        taken.local_addr().expect("an address")
+    );
+    fs::write(&file, metrics + &before).expect("written");
+    let mut server = systemd.start(&service, &[("futae-memory", kept.as_fd())]);
+    assert!(!server.wait().status.success());
+    let said: Vec<String> = (0..4).map(|_| systemd.hears()).collect();
+    let names = |what: &str| {
+        let said = said.iter().filter_map(|one| one.strip_prefix(what));
+        said.collect::<BTreeSet<_>>()
+    };
+    let new = BTreeSet::from(["futae-memory.b", "futae-memory.c"]);
+    assert_eq!(names("FDSTORE=1\nFDNAME="), new);
+    assert_eq!(
+        names("FDSTOREREMOVE=1\nFDNAME="),
+        new,
+        "and not what was there"
+    );
 }

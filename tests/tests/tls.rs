@@ -331,6 +331,30 @@ fn a_client_sees_and_opens_what_rules_give_it() {
 }
 
 #[test]
+fn rules_are_doubted_for_the_exports_that_are_there_afterwards() {
+    let Some(mut server) = Server::start("tls-allow = [\"one=vm1\", \"two=vm2\"]\n") else {
+        return;
+    };
+    image(&server.files, "three.img", 3);
+    let file = server.files.path("serve.toml");
+    let before = fs::read_to_string(&file).expect("a file");
+    let three = format!(", \"three={}\"]", text(&server.files.path("three.img")));
+    let images = before.replace("two.img\"]", &format!("two.img\"{three}"));
+    let with_three = images.replace("\"two=vm2\"]", "\"two=vm2\", \"three=vm1\"]");
+    fs::write(&file, with_three).expect("a file");
+    server.running.signal(Signal::HUP);
+    server.logged("read again: 1 exports added");
+    fs::write(&file, before).expect("a file");
+    server.running.signal(Signal::HUP);
+    server.logged("read again: 0 exports added, 1 removed");
+    let log = server.log();
+    assert!(!log.contains("tls-allow"), "{log}");
+    fs::write(&file, images).expect("a file");
+    server.running.signal(Signal::HUP);
+    server.logged("export three: no --tls-allow gives it to any client");
+}
+
+#[test]
 fn certificates_are_read_again() {
     let Some(mut server) = Server::start("") else {
         return;

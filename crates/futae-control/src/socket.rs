@@ -2,11 +2,12 @@
 
 use crate::Access;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -91,6 +92,7 @@ impl UnixSocket {
                 _file: None,
             });
         }
+        let _turn = Turn::take(&path)?;
         let socket = match bind_at(&path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 clear_stale(&path)?;
@@ -189,6 +191,46 @@ impl SocketError {
     }
 }
 
+/// The right to make a socket at a path. A socket that is bound and does not listen yet refuses connections, as one of a killed
+/// server does. So a server has this right before it removes a dead socket, and from before it binds its own until that listens.
+struct Turn {
+    /// A file beside the socket, which is locked.
+    path: PathBuf,
+    _file: OwnedFd,
+}
+
+impl Turn {
+    fn take(socket: &Path) -> Result<Self, SocketError> {
+        let refused = |errno: Errno| SocketError::refused(socket, errno.into());
+        let mut name = OsString::from(".");
+        name.push(socket.file_name().unwrap_or_default());
+        name.push(".lock");
+        let path = socket.with_file_name(name);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        loop {
+            let file = open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(refused)?;
+            if let Err(Errno::WOULDBLOCK) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                let path = socket.to_owned();
+                return Err(SocketError::InUse { path });
+            }
+            let locked = fstat(&file).map_err(refused)?;
+            let is_there = fs::symlink_metadata(&path)
+                .is_ok_and(|found| (found.dev(), found.ino()) == (locked.st_dev, locked.st_ino));
+            // Otherwise somebody had it, and has removed it since it was opened.
+            if is_there {
+                return Ok(Self { path, _file: file });
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Still locked: who has opened it sees that it is gone.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 /// The path of the socket itself: a directory is completed by `name_in_directory`.
 fn completed(path: &Path, name_in_directory: &str) -> PathBuf {
     if path.is_dir() {
@@ -254,6 +296,24 @@ mod tests {
         assert!(error.to_string().contains("in use"), "{error}");
         drop(listener);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_that_does_not_listen_yet_is_not_taken_for_a_dead_one() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("x.sock");
+        let turn = Turn::take(&path).expect("it is free");
+        let bound = bind_at(&path).expect("bound");
+        let inode = || fs::metadata(&path).expect("there").ino();
+        let before = inode();
+        let error = UnixSocket::bind(&path, "").expect_err("another server is about to listen");
+        assert!(matches!(error, SocketError::InUse { .. }), "{error}");
+        assert_eq!(inode(), before);
+        drop((turn, bound));
+        let socket = UnixSocket::bind(&path, "").expect("that one has ended");
+        let left = fs::read_dir(directory.path()).expect("a list").count();
+        assert_eq!(left, 1, "only the socket");
+        drop(socket);
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub struct MemoryFile {
     empty: Option<String>,
     is_made: bool,
     next_order: u64,
+    /// Dropped with the file.
+    _companion: Option<Box<dyn Send>>,
 }
 
 impl MemoryFile {
@@ -153,7 +155,17 @@ impl MemoryFile {
             empty,
             is_made: false,
             next_order: ORDER_SAVED_MAX,
+            _companion: None,
         })
+    }
+
+    /// Drops `companion` when this memory is not used any more: its cache is gone.
+    #[must_use]
+    pub fn with_companion(self, companion: impl Send + 'static) -> Self {
+        Self {
+            _companion: Some(Box::new(companion)),
+            ..self
+        }
     }
 
     /// The reason why the file was empty, if it was.

@@ -1,12 +1,12 @@
 //! Adding and removing exports while the server runs.
 
-use crate::Export;
 use crate::export::Entry;
 use crate::fair::USUAL_WEIGHT;
 use crate::quota::Quota;
 use crate::rate::RateLimits;
 use crate::server::Shared;
 use crate::stop::Flushes;
+use crate::{Export, HostError, PendingExport};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 use tracing::info;
@@ -17,13 +17,14 @@ impl Shared {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an export. Calls `open` to open it once it is certain that it can be added.
+    /// Adds an export. Calls `open` to open its source once it is certain that it can be added. A source may be silent for long:
+    /// only other additions wait for it.
     pub(crate) fn add_export(
         &self,
         name: &str,
-        open: impl FnOnce() -> Result<Export, String>,
+        open: impl FnOnce() -> Result<PendingExport, String>,
     ) -> Result<Export, String> {
-        let _changing = self.change();
+        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         if self.exports.find(name).is_some() {
             return Err(format!(
                 "an export is named {name:?} already; remove it first"
@@ -35,8 +36,16 @@ impl Shared {
                  --listen for all"
             ));
         }
-        let export = open()?;
-        if let Err(error) = self.exports.add(export.clone(), None) {
+        let pending = open()?;
+        let _changing = self.change();
+        // A stop leaves the caches as they are for the next server.
+        if self.exports.is_closed() {
+            return Err(HostError::Stopping.to_string());
+        }
+        let export = pending.place()?;
+        let checked = self.options.check_rates(name, export.rates);
+        let added = checked.and_then(|()| self.exports.add(export.clone(), None));
+        if let Err(error) = added {
             let _ = self.dispose(&export);
             return Err(error.to_string());
         }
@@ -88,6 +97,8 @@ impl Shared {
         let _changing = self.change();
         let entry = self.exports.find(name).filter(Entry::is_export);
         let entry = entry.ok_or_else(|| format!("no export is named {name:?}"))?;
+        let checked = self.options.check_rates(name, rates);
+        checked.map_err(|error| error.to_string())?;
         let has_changed = entry.rate.set(rates);
         if let Some(part) = entry.quota.as_deref().and_then(Quota::part) {
             part.set_weight(rates.weight.unwrap_or(USUAL_WEIGHT));

@@ -100,6 +100,15 @@ pub enum HostError {
         /// The name.
         name: String,
     },
+    /// A weight without the limit that weights divide.
+    #[error(
+        "export {name}: a weight is a part of --requests-max, which this server does not have; start it with --requests-max N, or \
+         leave the weight out"
+    )]
+    WeightAlone {
+        /// The name of the export.
+        name: String,
+    },
     /// The server is stopping; no export can be added.
     #[error("the server stops")]
     Stopping,

@@ -54,7 +54,21 @@ impl Export {
     }
 }
 
-type Open = dyn Fn(&str) -> Result<Export, String> + Send + Sync;
+/// An export whose source is open, and which is in no cache yet.
+pub struct PendingExport(Box<dyn FnOnce() -> Result<Export, String> + Send>);
+
+impl PendingExport {
+    /// `place` puts it into a cache; its error is a sentence that says what to do.
+    pub fn new(place: impl FnOnce() -> Result<Export, String> + Send + 'static) -> Self {
+        Self(Box::new(place))
+    }
+
+    pub(crate) fn place(self) -> Result<Export, String> {
+        (self.0)()
+    }
+}
+
+type Open = dyn Fn(&str) -> Result<PendingExport, String> + Send + Sync;
 
 /// Opens an export named by an order: `NAME=SOURCE` with its options, as on the command line.
 #[derive(Clone)]
@@ -62,11 +76,13 @@ pub struct OpenExport(Arc<Open>);
 
 impl OpenExport {
     /// Opens exports with this function; its error is a sentence that says what to do.
-    pub fn new(open: impl Fn(&str) -> Result<Export, String> + Send + Sync + 'static) -> Self {
+    pub fn new(
+        open: impl Fn(&str) -> Result<PendingExport, String> + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(open))
     }
 
-    pub(crate) fn open(&self, text: &str) -> Result<Export, String> {
+    pub(crate) fn open(&self, text: &str) -> Result<PendingExport, String> {
         (self.0)(text)
     }
 }
@@ -212,7 +228,7 @@ impl ExportTable {
         if entries.iter().any(|known| known.export.name == export.name) {
             return Err(HostError::DuplicateExport { name: export.name });
         }
-        if self.is_closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return Err(HostError::Stopping);
         }
         let is_free = |number: &usize| entries.iter().all(|known| known.number != *number);
@@ -237,10 +253,15 @@ impl ExportTable {
         self.all()
     }
 
+    /// Whether the server is stopping.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
     /// Removes an export from the table, unless the server is stopping: clients no longer find it.
     pub(crate) fn take_out(&self, name: &str) -> Option<Entry> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        if self.is_closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return None;
         }
         let at = entries.iter().position(|entry| entry.export.name == name)?;

@@ -66,7 +66,7 @@ mod wire;
 pub use budget::BUFFER_MEMORY_MIN;
 pub use channel::ChannelReport;
 pub use error::HostError;
-pub use export::{Export, OpenExport};
+pub use export::{Export, OpenExport, PendingExport};
 pub use feed::{FeedOptions, FeedReport, RelayOptions, feed_path};
 pub use futae_agent_protocol::receiver::{AgentStatus, AgentVolume, RelayStatus};
 pub use futae_control::Access;

@@ -6,7 +6,7 @@ use crate::rate::Clock;
 use crate::server::SOCKET_NAME;
 use crate::tenant::Gate;
 use crate::tls::TlsOptions;
-use crate::{HostError, Listen, OpenExport};
+use crate::{HostError, Listen, OpenExport, RateLimits};
 use futae_control::Access;
 use std::time::Duration;
 
@@ -107,6 +107,19 @@ impl ServerOptions {
     pub fn check_addresses(&self) -> Result<(), HostError> {
         for gate in self.all_gates() {
             gate.check(SOCKET_NAME, self.may_be_reached(&gate))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the limits of an export can have an effect.
+    ///
+    /// # Errors
+    ///
+    /// It has a weight, and [`Self::requests_together`] is not given.
+    pub fn check_rates(&self, export: &str, rates: RateLimits) -> Result<(), HostError> {
+        if rates.weight.is_some() && self.requests_together.is_none() {
+            let name = export.to_owned();
+            return Err(HostError::WeightAlone { name });
         }
         Ok(())
     }

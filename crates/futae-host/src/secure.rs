@@ -1,6 +1,6 @@
 //! TLS of a running server: which addresses need it, and reloading of certificates, keys and rules.
 
-use crate::server::{Server, Shared};
+use crate::server::Server;
 use crate::tls::{TlsOptions, doubts};
 use crate::{HostError, Listen};
 use tracing::warn;
@@ -25,16 +25,12 @@ impl Server {
             return Err(HostError::AuthoritiesStay);
         }
         let tls = self.shared.tls.as_ref();
-        tls.map_or(Ok(()), |tls| tls.reload(options))?;
-        self.shared.remark_on_rules(options);
-        Ok(())
+        tls.map_or(Ok(()), |tls| tls.reload(options))
     }
-}
 
-impl Shared {
-    /// Logs which rules for clients look like mistakes.
-    pub(crate) fn remark_on_rules(&self, tls: &TlsOptions) {
-        let all = self.exports.all();
+    /// Logs which rules for clients look like mistakes, given the exports that there are now.
+    pub fn remark_on_rules(&self, tls: &TlsOptions) {
+        let all = self.shared.exports.all();
         let exports: Vec<&str> = all.iter().map(|export| export.name.as_str()).collect();
         for remark in doubts(&tls.allow, &exports) {
             warn!("{remark}");

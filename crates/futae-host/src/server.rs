@@ -15,7 +15,7 @@ use crate::status::{ExportReport, ServerStatus};
 use crate::stop::Flushes;
 use crate::tenant::Tenant;
 use crate::tls::Tls;
-use crate::{Export, HostError, Listen};
+use crate::{Export, HostError, Listen, PendingExport};
 use futae_control::{Control, EngineReport};
 use futae_engine::Engine;
 use rustix::event::{EventfdFlags, eventfd};
@@ -45,8 +45,10 @@ pub struct StopReport {
 /// State shared by all threads of a server.
 pub(crate) struct Shared {
     pub(crate) exports: Arc<ExportTable>,
-    /// Locked while an export is added or removed.
+    /// Locked while an export is changed, added to the table or removed.
     pub(crate) changing: Mutex<()>,
+    /// Locked while an export is added, from before its source is opened; taken before `changing`.
+    pub(crate) adding: Mutex<()>,
     /// The exports with sockets of their own, and whether a socket serves all exports.
     pub(crate) gated: (Vec<String>, bool),
     pub(crate) registry: Arc<Registry>,
@@ -150,6 +152,7 @@ impl Server {
             pulse,
             parting: parting.map(Arc::new),
             changing: Mutex::default(),
+            adding: Mutex::default(),
             gated: (gated, serves_all),
             budget: Arc::new(budget),
             exports,
@@ -161,11 +164,6 @@ impl Server {
             stop,
         });
         let has_tls = shared.tls.is_some();
-        shared
-            .options
-            .tls
-            .iter()
-            .for_each(|tls| shared.remark_on_rules(tls));
         let needs_tls =
             |listener: &Listener| has_tls && !listener.is_in_the_clear && !listener.is_vhost_user();
         let mut server = Self {
@@ -183,6 +181,8 @@ impl Server {
             stopped: false,
             shared,
         };
+        let tls = server.shared.options.tls.as_ref();
+        tls.into_iter().for_each(|tls| server.remark_on_rules(tls));
         for (listener, tenant) in listeners {
             server.accept_on(listener, tenant)?;
         }
@@ -245,7 +245,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The export does not exist.
+    /// The export does not exist, or [`ServerOptions::check_rates`].
     pub fn set_rates(&self, export: &str, rates: RateLimits) -> Result<bool, String> {
         self.shared.set_rates(export, rates)
     }
@@ -257,7 +257,7 @@ impl Server {
         all.map(|export| export.name).collect()
     }
 
-    /// Adds an export, opened by `open`, while the server runs.
+    /// Adds an export, opened by `open`, while the server runs. A stop does not wait for `open`.
     ///
     /// # Errors
     ///
@@ -265,7 +265,7 @@ impl Server {
     pub fn add_export(
         &self,
         name: &str,
-        open: impl FnOnce() -> Result<Export, String>,
+        open: impl FnOnce() -> Result<PendingExport, String>,
     ) -> Result<(), String> {
         self.shared.add_export(name, open).map(drop)
     }

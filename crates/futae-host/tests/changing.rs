@@ -4,9 +4,11 @@ mod common;
 
 use common::{BLOCK, Client, MemoryStore, Rig, eventually};
 use futae_engine::{Engine, EngineOptions, OnEviction, WriteBackOptions};
-use futae_host::Export;
+use futae_host::{Export, Listen, OpenExport, PendingExport, RateLimits};
 use futae_nbd::ClientWish;
-use std::sync::Arc;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
 const SIZE: usize = 16 * BLOCK as usize;
@@ -48,8 +50,12 @@ impl Place {
     }
 
     fn add(&self) -> Result<(), String> {
-        let open = || Ok(common::export(&self.engine, "other", &self.other));
-        self.rig.server.add_export("other", open)
+        self.rig.server.add_export("other", || Ok(self.pending()))
+    }
+
+    fn pending(&self) -> PendingExport {
+        let (engine, store) = (Arc::clone(&self.engine), Arc::clone(&self.other));
+        PendingExport::new(move || Ok(common::export(&engine, "other", &store)))
     }
 
     fn client(&self) -> Client {
@@ -137,8 +143,10 @@ fn a_name_comes_back_with_another_image() {
 #[test]
 fn an_export_that_cannot_be_opened_is_none() {
     let place = Place::new();
-    let open = || -> Result<Export, String> { Err("no such image".to_owned()) };
-    let refused = place.rig.server.add_export("third", open);
+    let refused = place
+        .rig
+        .server
+        .add_export("third", || Err("no such image".to_owned()));
     assert_eq!(refused, Err("no such image".to_owned()));
     assert_eq!(place.rig.server.export_names(), ["disk", "other"]);
 }
@@ -160,4 +168,65 @@ fn an_export_whose_connections_do_not_end_stays() {
     place.other.release();
     eventually("it can be removed", || place.remove().is_ok());
     assert_eq!(place.rig.server.export_names(), ["disk"]);
+}
+
+#[test]
+fn a_source_that_is_silent_holds_up_neither_orders_nor_the_stop() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let control = directory.path().join("control");
+    let (silent, opens) = mpsc::sync_channel(0);
+    let (answers, answer) = mpsc::channel();
+    let answer = Mutex::new(answer);
+    let open = move |_: &str| {
+        silent.send(()).expect("awaited");
+        let answer = answer.lock().expect("one at a time");
+        answer.recv().expect("an answer");
+        Ok(PendingExport::new(|| panic!("the caches are left alone")))
+    };
+    let rig = Rig::with("lru", 32, vec![7; SIZE], |options| {
+        options.control = Some(Listen::Unix(control.clone()));
+        options.open_export = Some(OpenExport::new(open));
+    });
+    let ask = |order: Value| {
+        let answer = futae_control::ask(&control, &order);
+        answer.map_err(|error| error.to_string())
+    };
+    thread::scope(|scope| {
+        let add = json!({ "command": "export-add", "export": "other=x" });
+        let adding = scope.spawn(|| ask(add));
+        opens.recv().expect("it opens the source");
+        let limited = ask(json!({ "command": "export-limit", "export": "disk", "iops": 5 }));
+        assert_eq!(limited, Ok(json!({ "changed": true })));
+        let _ = rig.server.stop();
+        answers.send(()).expect("awaited");
+        let added = adding.join().expect("no panic");
+        assert_eq!(added, Err("the server stops".to_owned()));
+    });
+}
+
+#[test]
+fn a_weight_is_refused_where_it_would_have_no_effect() {
+    let place = Place::new();
+    let weighed = RateLimits::default()
+        .with_weight(Some(5))
+        .expect("a weight");
+    let refused = place.rig.server.set_rates("other", weighed);
+    let problem = refused.expect_err("there is no limit to divide");
+    assert!(
+        problem.contains("export other: a weight is a part of --requests-max"),
+        "{problem}"
+    );
+    place.remove().expect("nobody uses it");
+    let (engine, store) = (Arc::clone(&place.engine), Arc::clone(&place.other));
+    let pending = PendingExport::new(move || {
+        Ok(Export {
+            rates: weighed,
+            ..common::export(&engine, "other", &store)
+        })
+    });
+    let refused = place.rig.server.add_export("other", || Ok(pending));
+    let problem = refused.expect_err("there is no limit to divide");
+    assert!(problem.contains("leave the weight out"), "{problem}");
+    assert_eq!(place.rig.server.export_names(), ["disk"]);
+    place.add().expect("it is free");
 }

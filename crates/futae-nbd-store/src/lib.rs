@@ -162,11 +162,12 @@ impl NbdStore {
     /// As [`connect`](Self::connect), with a time limit for requests. A request that is not
     /// answered within `timeout` fails, and its connection is closed. While there is no connection,
     /// requests wait up to `timeout` for a new one. Zero: requests fail at once while disconnected,
-    /// and never time out while a server is connected but silent.
+    /// and never time out while a server is connected but silent. Each step of the handshake has the same limit, but 10 s at
+    /// most.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), which does not wait.
+    /// As [`connect`](Self::connect).
     pub fn connect_with_timeout(
         uri: &NbdUri,
         demotion_block_bytes: Option<u32>,
@@ -178,7 +179,7 @@ impl NbdStore {
             demotion_block_bytes,
             identity: true,
         };
-        let (socket, export) = Socket::open(uri, &wish)?;
+        let (socket, export) = Socket::open(uri, &wish, timeout)?;
         let name: Arc<str> = uri.to_string().into();
         check_sizes(&export).map_err(|problem| ConnectError {
             uri: name.to_string(),

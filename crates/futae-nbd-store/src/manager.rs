@@ -181,8 +181,9 @@ fn expire(shared: &Arc<Shared>, again: Vec<(u64, Order)>) -> Vec<(u64, Order)> {
 /// Tries to connect on another thread, since that can take many seconds.
 fn attempt(shared: &Arc<Shared>) {
     let (uri, wish, errands) = (shared.uri.clone(), shared.wish, shared.errands.clone());
+    let timeout = shared.timeout;
     let work = move || {
-        let outcome = Socket::open(&uri, &wish);
+        let outcome = Socket::open(&uri, &wish, timeout);
         // If the send fails, the store was dropped, and the connection is dropped with it.
         let _ = errands.send(Errand::Connected(Box::new(outcome)));
     };

@@ -8,15 +8,19 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+use rustix::net::sockopt::{Timeout, set_socket_keepalive, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, connect, recv, sendmsg, socket_with,
+};
 
 use super::{ConnectError, tls};
 use futae_nbd::client::{ClientExport, ClientWish, negotiate, negotiate_greeted, start_tls};
 use futae_nbd::error::WireError;
 use futae_nbd::uri::{NbdUri, Transport};
 
-/// How long a server may take for each step of connecting and of the handshake.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server may take for each step of connecting and of the handshake, at most.
+const STEP_MAX: Duration = Duration::from_secs(10);
 
 /// A connected stream.
 #[derive(Debug)]
@@ -26,23 +30,35 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Connects and negotiates.
+    /// Connects and negotiates. The server may take as long for each step as for a request (`timeout`; zero: no limit), but 10 s at
+    /// most.
     pub(super) fn open(
         uri: &NbdUri,
         wish: &ClientWish,
+        timeout: Duration,
     ) -> Result<(Self, ClientExport), ConnectError> {
+        let step = if timeout.is_zero() {
+            STEP_MAX
+        } else {
+            timeout.min(STEP_MAX)
+        };
         let fail = |problem: String| ConnectError {
             uri: uri.to_string(),
             problem,
         };
-        let mut socket = Self::connect(uri)
-            .map_err(|error| fail(format!("cannot connect: {error}; is the server running?")))?;
+        let mut socket = Self::connect(uri, step).map_err(|error| {
+            let problem = in_time(&error, step).unwrap_or_else(|| error.to_string());
+            fail(format!("cannot connect: {problem}; is the server running?"))
+        })?;
         socket
-            .set_timeout(Some(TIMEOUT))
+            .set_timeout(Some(step))
             .map_err(|error| fail(error.to_string()))?;
-        let in_words = |error: &WireError| match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
+        let in_words = |error: &WireError| match error {
+            WireError::Io { source, .. } => {
+                let why = in_time(source, step).unwrap_or_else(|| source.to_string());
+                format!("{error}: {why}")
+            }
+            _ => error.to_string(),
         };
         let export = match &uri.tls {
             None => {
@@ -50,9 +66,9 @@ impl Socket {
             }
             Some(tls) => {
                 let greeted = start_tls(&mut socket).map_err(|error| fail(in_words(&error)))?;
-                let (inside, ended) = tls::begin(socket, uri, tls).map_err(fail)?;
+                let (inside, ended) = tls::begin(socket, uri, tls, step).map_err(fail)?;
                 inside
-                    .set_timeout(Some(TIMEOUT))
+                    .set_timeout(Some(step))
                     .map_err(|error| fail(error.to_string()))?;
                 socket = inside;
                 let export = negotiate_greeted(&mut socket, greeted, &uri.export, wish);
@@ -67,16 +83,23 @@ impl Socket {
         Ok((socket, export))
     }
 
-    fn connect(uri: &NbdUri) -> io::Result<Self> {
+    fn connect(uri: &NbdUri, step: Duration) -> io::Result<Self> {
         match &uri.transport {
-            Transport::Unix { socket } => Ok(Self::Unix(UnixStream::connect(socket)?)),
+            Transport::Unix { socket } => {
+                let flags = SocketFlags::CLOEXEC;
+                let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+                // It also limits how long a full queue of the server is waited for.
+                set_socket_timeout(&stream, Timeout::Send, Some(step))?;
+                connect(&stream, &SocketAddrUnix::new(socket)?)?;
+                Ok(Self::Unix(stream.into()))
+            }
             Transport::Tcp { host, port } => {
                 let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
                 for address in (host.as_str(), *port).to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&address, TIMEOUT) {
+                    match TcpStream::connect_timeout(&address, step) {
                         Ok(stream) => {
                             stream.set_nodelay(true)?;
-                            rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+                            set_socket_keepalive(&stream, true)?;
                             return Ok(Self::Tcp(stream));
                         }
                         Err(error) => last = error,
@@ -151,6 +174,15 @@ impl Socket {
             }
         }
     }
+}
+
+/// What to say of an error if it is that the time for a step was over.
+pub(super) fn in_time(error: &io::Error, step: Duration) -> Option<String> {
+    let is_late = matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    );
+    is_late.then(|| format!("no answer within {step:?}"))
 }
 
 impl AsFd for Socket {

@@ -2,7 +2,7 @@
 //! ([`crate::store`]). A socket belongs to the address that it is bound to: a program that listens there
 //! takes it in place of one of its own.
 
-use crate::stored::is_stored;
+use crate::stored::{forget, is_stored, store};
 use crate::system::inherited;
 use rustix::fd::OwnedFd;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -42,33 +42,41 @@ pub fn take_tcp(addresses: &[SocketAddr]) -> Option<(OwnedFd, SocketAddr)> {
     Some((socket, found?))
 }
 
-/// The sockets that nobody has taken, each by its name and address. They are closed, and what else nobody has taken: clients that connect there would wait
-/// for ever.
+/// The sockets that nobody has taken, each by its name and address. They are closed: clients that connect there would wait
+/// for ever. What an earlier run has had systemd keep and nobody has taken is closed, too, here and by systemd.
 pub fn unclaimed() -> Vec<String> {
-    let stored = &everything().stored;
-    stored
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clear();
+    let mut names: Vec<String> = stored().drain(..).map(|(name, _)| name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.iter().for_each(|name| forget(name));
     let left = std::mem::take(&mut *all());
     left.iter().map(ToString::to_string).collect()
 }
 
-/// What an earlier run of this service has had systemd keep under this name, if it is there.
+/// What an earlier run of this service has had systemd keep under this name, if it is there: the latest, if there are several.
+/// systemd then keeps this one alone.
 #[must_use]
 pub fn take_stored(name: &str) -> Option<OwnedFd> {
-    let stored = &everything().stored;
-    let mut stored = stored.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = stored.iter().position(|(known, _)| known == name)?;
-    Some(stored.swap_remove(at).1)
+    let of_name: Vec<(String, OwnedFd)> = stored()
+        .extract_if(.., |(known, _)| known == name)
+        .collect();
+    let is_alone = of_name.len() == 1;
+    // systemd passes the latest first.
+    let (_, latest) = of_name.into_iter().next()?;
+    if !is_alone {
+        forget(name);
+        if let Err(error) = store(name, &latest) {
+            warn!("systemd cannot be told to keep {name} any longer (NOTIFY_SOCKET): {error}");
+        }
+    }
+    Some(latest)
 }
 
 /// All that an earlier run of this service has had systemd keep under names that begin so: the rest of each name, and the
 /// descriptor. systemd keeps no socket whose other side has closed it, so one may be missing among them.
 #[must_use]
 pub fn take_all_stored(prefix: &str) -> Vec<(String, OwnedFd)> {
-    let stored = &everything().stored;
-    let mut stored = stored.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stored = stored();
     let taken = stored.extract_if(.., |(name, _)| name.starts_with(prefix));
     taken
         .map(|(name, descriptor)| (name[prefix.len()..].to_owned(), descriptor))
@@ -90,6 +98,11 @@ struct Everything {
 fn all() -> MutexGuard<'static, Vec<Passed>> {
     let sockets = &everything().sockets;
     sockets.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn stored() -> MutexGuard<'static, Vec<(String, OwnedFd)>> {
+    let stored = &everything().stored;
+    stored.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn everything() -> &'static Everything {

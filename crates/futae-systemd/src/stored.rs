@@ -11,6 +11,7 @@ use std::env;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
+use tracing::warn;
 
 /// What names of kept descriptors begin with; those of sockets of units do not.
 const PREFIXES: [&str; 2] = ["futae-memory", "futae-client"];
@@ -27,8 +28,8 @@ pub(crate) fn is_stored(name: &str) -> bool {
 }
 
 /// Has systemd keep a descriptor, which the next run of this service takes by
-/// [`take_stored`](crate::take_stored). The name begins with `futae-memory` or `futae-client`, and has letters, digits and `-_.` only.
-/// Whether there is a systemd that could.
+/// [`take_stored`](crate::take_stored). The name begins with `futae-memory` or `futae-client`, has printable ASCII without `:` only, and at
+/// most 255 characters. Whether there is a systemd that could.
 ///
 /// # Errors
 ///
@@ -40,13 +41,11 @@ pub fn store(name: &str, descriptor: &impl AsFd) -> io::Result<bool> {
     )
 }
 
-/// Has systemd close its copies of the descriptors of a name.
-///
-/// # Errors
-///
-/// It cannot be told.
-pub fn forget(name: &str) -> io::Result<()> {
-    tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), None).map(drop)
+/// Has systemd close its copies of the descriptors of a name. If it cannot be told, that is logged.
+pub fn forget(name: &str) {
+    if let Err(error) = tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), None) {
+        warn!("systemd cannot be told to close its copy of {name} (NOTIFY_SOCKET): {error}");
+    }
 }
 
 /// Waits until systemd has read what it was told: it does not listen to a process that has ended. Whether it has, within five

@@ -8,8 +8,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long to wait for an export to be flushed. The server goes on when this is over.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(3600);
+/// How long to wait for an order that waits for a store: the server opens an export, or flushes it. It goes on when this is over.
+const STORE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Change an export of a running server
 ///
@@ -31,8 +31,8 @@ enum Order {
 
 /// Add an export while clients are connected to others
 ///
-/// Clients find it at the sockets that serve all exports. Without a share it joins the cache of the exports without one; a
-/// share is memory in addition to --cache.
+/// Clients find it at the sockets that serve all exports. Without a share it joins the cache of the exports without one, or the server makes that cache
+/// anew; a share is memory in addition to --cache. A source that another export uses is refused, unless both are read-only.
 #[derive(clap::Args)]
 struct Add {
     /// The control socket of the server: unix:PATH or PATH
@@ -87,7 +87,7 @@ struct Limit {
     /// Bytes a second of READ, WRITE and demotions, e.g. 64MiB
     #[arg(long, value_name = "SIZE")]
     bandwidth: Option<Size>,
-    /// Its part of the server's --requests-max, from 1 to 1000
+    /// Its part of the server's --requests-max, from 1 to 1000; refused without that limit
     #[arg(long, value_name = "N")]
     weight: Option<u32>,
 }
@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 impl Add {
     fn run(&self) -> Result<String, Failure> {
         let line = json!({ "command": "export-add", "export": self.export });
-        let answer = ask(&control_path(&self.control), &line)?;
+        let answer = ask_within(&control_path(&self.control), &line, STORE_TIMEOUT)?;
         let name = answer["name"].as_str().unwrap_or_default();
         let size = Size::Bytes(answer["size_bytes"].as_u64().unwrap_or_default());
         let mode = if answer["read_only"] == true {
@@ -141,7 +141,7 @@ impl Remove {
     fn run(&self) -> Result<String, Failure> {
         let Self { export, force, .. } = self;
         let line = json!({ "command": "export-remove", "export": export, "force": force });
-        let answer = ask_within(&control_path(&self.control), &line, FLUSH_TIMEOUT)?;
+        let answer = ask_within(&control_path(&self.control), &line, STORE_TIMEOUT)?;
         let ended = match answer["disconnected"].as_u64() {
             None | Some(0) => String::new(),
             Some(count) => format!(", {count} connections ended"),
@@ -154,7 +154,7 @@ impl Lengthen {
     fn run(&self) -> Result<String, Failure> {
         let export = &self.export;
         let line = json!({ "command": "export-lengthen", "export": export });
-        let answer = ask_within(&control_path(&self.control), &line, FLUSH_TIMEOUT)?;
+        let answer = ask_within(&control_path(&self.control), &line, STORE_TIMEOUT)?;
         let bytes = |name: &str| Size::Bytes(answer[name].as_u64().unwrap_or_default());
         let (before, after) = (bytes("before_bytes"), bytes("size_bytes"));
         if before == after {

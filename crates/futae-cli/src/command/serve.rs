@@ -9,6 +9,7 @@ mod evictions;
 mod feeds;
 mod filter;
 mod memory;
+mod names;
 mod opener;
 mod plan;
 mod privileges;
@@ -41,12 +42,14 @@ use reload::Running;
 use rustix::system::uname;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use state::Saver;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tls::TlsArgs;
 use tracing::{info, warn};
 use unclean::UncleanArgs;
@@ -220,9 +223,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.file.is_some() {
         signals.add_signal(SIGHUP)?;
     }
+    let (is_opening, is_stopping) = (Arc::new(AtomicBool::new(true)), Arc::default());
+    for signal in [SIGTERM, SIGINT] {
+        flag::register(signal, Arc::clone(&is_stopping))?;
+        flag::register_conditional_shutdown(signal, 0, Arc::clone(&is_opening))?;
+    }
     descriptors::raise_limit();
-    let exports = plan.open()?;
-    let mut running = Running::new(args, &plan);
+    // A source may be silent for long, and until all are open, there is nothing to flush or to remove.
+    let sources = plan.open()?;
+    is_opening.store(false, Ordering::Release);
+    let exports = plan.place(sources)?;
+    let mut running = Running::new(args, &plan, is_stopping);
     let opener = Arc::clone(&plan.opener);
     let lives_on_evictions = plan.policy().lives_on_demotions();
     let refuses_pages = plan.refuses_pages();
@@ -238,7 +249,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     options.heartbeat = service::heartbeat();
     let server = Server::start(options, exports).map_err(anyhow::Error::from)?;
-    opener.memory.settle();
     let writes = args.writes.write_mode.name();
     remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
     remarks::of_feeds(&server.status(), refuses_pages.as_deref());
@@ -252,6 +262,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     args.privileges.give_up()?;
     clients::go_on(&server, args.clients.keep_clients);
     announce(&server, &observing, opener.state.warm_blocks(), args.json)?;
+    opener.memory.settle();
     service::ready(&server);
     let signal = signals.forever().find(|&signal| {
         if let (SIGHUP, Some(running)) = (signal, &mut running) {

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use anyhow::Context;
 use futae_engine::{FileStore, Store};
 use futae_host::RateLimits;
-use futae_nbd::NbdUri;
+use futae_nbd::{NbdUri, Transport};
 use futae_nbd_store::NbdStore;
 use futae_policy::{Argument, Class, PolicySpec, Trait};
 use futae_units::Size;
@@ -54,14 +54,14 @@ impl Source {
         })
     }
 
-    /// Whether this is that, as far as this machine can tell.
-    pub fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::File(one), Self::File(other)) => {
-                let of = |path: &Path| Some(identity(&path.metadata().ok()?));
-                of(one).is_some_and(|one| of(other) == Some(one))
+    /// Which one it is, by whatever name, as far as this machine can tell; none if it is not there.
+    fn identity(&self) -> Option<Identity> {
+        match self {
+            Self::File(path) => path.metadata().ok().map(|found| Identity::of(&found)),
+            Self::Nbd(uri) => {
+                let real = real_socket(uri).unwrap_or_else(|| uri.clone());
+                Some(Identity::Export(NbdUri { tls: None, ..real }))
             }
-            _ => self == other,
         }
     }
 
@@ -79,13 +79,38 @@ impl Source {
     }
 }
 
-/// What two names of one file have in common, also those of a device and of links of either kind.
-fn identity(of: &Metadata) -> (bool, u64, u64) {
-    let kind = of.file_type();
-    match kind.is_block_device() || kind.is_char_device() {
-        true => (true, of.rdev(), 0),
-        false => (false, of.dev(), of.ino()),
+/// What all names of one source have in common.
+#[derive(Clone, Debug, PartialEq)]
+enum Identity {
+    /// A file: its file system, and its number there.
+    File(u64, u64),
+    /// A device, also one with several nodes.
+    Device(u64),
+    /// An export of a server, with or without encryption.
+    Export(NbdUri),
+}
+
+impl Identity {
+    fn of(found: &Metadata) -> Self {
+        let kind = found.file_type();
+        match kind.is_block_device() || kind.is_char_device() {
+            true => Self::Device(found.rdev()),
+            false => Self::File(found.dev(), found.ino()),
+        }
     }
+}
+
+/// The address with the real path of its socket, if it is a socket that is there.
+pub(super) fn real_socket(uri: &NbdUri) -> Option<NbdUri> {
+    let Transport::Unix { socket } = &uri.transport else {
+        return None;
+    };
+    Some(NbdUri {
+        transport: Transport::Unix {
+            socket: socket.canonicalize().ok()?,
+        },
+        ..uri.clone()
+    })
 }
 
 /// Whether a file system of this kind (`linux/magic.h`) is on another machine.
@@ -278,29 +303,62 @@ fn files_in(what: &str, volume: &VolumeSpec, path: &Path) -> Result<Vec<VolumeSp
     Ok(files.into_iter().map(file).collect())
 }
 
-/// Refuses two volumes of one name, and one source twice: each would be cached, and not see what is
-/// written to the other.
+/// Refuses two volumes of one name, and one source twice.
 pub(super) fn refuse_twice(what: &str, volumes: &[VolumeSpec]) -> Result<(), Failure> {
+    let claims: Vec<Claim> = volumes.iter().map(Claim::new).collect();
     for (at, one) in volumes.iter().enumerate() {
-        let others = &volumes[..at];
-        if others.iter().any(|other| other.name == one.name) {
+        if volumes[..at].iter().any(|other| other.name == one.name) {
             let name = &one.name;
             return Err(Failure::usage(format!(
                 "{what} {name}: two {what}s are named {name:?}"
             )));
         }
-        let other = others
-            .iter()
-            .find(|other| !(one.read_only && other.read_only) && one.source.is_same(&other.source));
-        if let Some(other) = other {
-            return Err(Failure::usage(format!(
-                "{what} {}: {} is the same file or server as {what} {}; name it once, several clients may use it, or \
-                 make both read-only",
-                one.name, one.source, other.name
-            )));
-        }
+        claims[at].refuse_beside(what, &claims[..at])?;
     }
     Ok(())
+}
+
+/// The use that a volume makes of its source.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    name: String,
+    source: Source,
+    identity: Option<Identity>,
+    read_only: bool,
+}
+
+impl Claim {
+    /// Of a source as it is now: what its name stands for may change.
+    pub fn new(volume: &VolumeSpec) -> Self {
+        Self {
+            name: volume.name.clone(),
+            source: volume.source.clone(),
+            identity: volume.source.identity(),
+            read_only: volume.read_only,
+        }
+    }
+
+    /// Refuses a second use of a source, unless nobody writes: each volume would be cached, and not see what is written to
+    /// the other.
+    pub fn refuse_beside<'a>(
+        &self,
+        what: &str,
+        others: impl IntoIterator<Item = &'a Self>,
+    ) -> Result<(), Failure> {
+        let is_same = |other: &&Self| {
+            self.identity.is_some()
+                && self.identity == other.identity
+                && !(self.read_only && other.read_only)
+        };
+        let Some(other) = others.into_iter().find(is_same) else {
+            return Ok(());
+        };
+        Err(Failure::usage(format!(
+            "{what} {}: {} is the same file or server as {what} {}; name it once, several clients may use it, or make both \
+             read-only",
+            self.name, self.source, other.name
+        )))
+    }
 }
 
 /// The classes of their own that volumes are in, by their numbers.
@@ -438,6 +496,47 @@ mod tests {
         assert!(expand("export", vec![spec(",share=1MiB")]).is_err());
         let empty = VolumeSpec::plain("e", Source::File(path("c")));
         assert!(expand("export", vec![empty]).is_err());
+    }
+
+    #[test]
+    fn a_source_has_one_volume_by_whatever_name_unless_nobody_writes() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        std::fs::write(path("a"), "x").expect("a file");
+        std::fs::write(path("b"), "x").expect("a file");
+        std::fs::hard_link(path("a"), path("hard")).expect("a link");
+        std::os::unix::fs::symlink(path("a"), path("soft")).expect("a link");
+        let is_refused = |one: &str, other: &str| {
+            let named = |name, text| VolumeSpec::new("export", name, text).expect("valid");
+            refuse_twice("export", &[named("1", one), named("2", other)]).is_err()
+        };
+        let nbd = |socket: &str| format!("nbd+unix:///x?socket={}", path(socket));
+        let tls = format!("nbds+unix:///x?socket={}&tls-certificates=/c", path("a"));
+        for (one, other) in [
+            (path("a"), path("a")),
+            (path("a"), path("hard")),
+            (path("soft"), path("a")),
+            (path("a"), path("a") + ",read-only"),
+            (nbd("a"), nbd("soft")),
+            (nbd("none"), nbd("none")),
+            (nbd("a"), tls),
+            ("/dev/null".into(), "/dev/../dev/null".into()),
+            ("nbd://host/x".into(), "nbd://host:10809/x".into()),
+        ] {
+            assert!(is_refused(&one, &other), "{one} {other}");
+            let both = [one, other].map(|text| text.replace(",read-only", "") + ",read-only");
+            assert!(!is_refused(&both[0], &both[1]), "{both:?}");
+        }
+        for (one, other) in [
+            (path("a"), path("b")),
+            (path("none"), path("none")),
+            ("/dev/null".into(), "/dev/zero".into()),
+            (nbd("a"), nbd("b")),
+            (nbd("a"), "nbd://host/x".into()),
+            ("nbd://host/x".into(), "nbd://host/y".into()),
+        ] {
+            assert!(!is_refused(&one, &other), "{one} {other}");
+        }
     }
 
     #[test]

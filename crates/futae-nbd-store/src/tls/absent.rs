@@ -2,6 +2,7 @@
 
 use super::socket::Socket;
 use futae_nbd::uri::{ClientTls, NbdUri};
+use std::time::Duration;
 
 const PROBLEM: &str =
     "this build has no TLS (the cargo feature tls); use nbd or nbd+unix, or a tunnel";
@@ -24,6 +25,7 @@ pub(super) fn begin(
     _socket: Socket,
     _uri: &NbdUri,
     tls: &ClientTls,
+    _step: Duration,
 ) -> Result<(Socket, Ended), String> {
     check(tls)?;
     Err(PROBLEM.to_owned())

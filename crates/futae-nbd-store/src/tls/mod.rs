@@ -7,7 +7,7 @@
 mod carrier;
 mod certificates;
 
-use super::socket::Socket;
+use super::socket::{Socket, in_time};
 use futae_nbd::uri::{ClientTls, NbdUri, Transport};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
@@ -15,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 /// Checks whether TLS can be used with an address.
 pub(super) fn check(tls: &ClientTls) -> Result<(), String> {
@@ -38,11 +39,12 @@ impl Ended {
     }
 }
 
-/// Performs the handshake on a socket. Returns the socket that carries plain text from now on.
+/// Performs the handshake on a socket whose reads and writes may take `step`. Returns the socket that carries plain text from now on.
 pub(super) fn begin(
     mut socket: Socket,
     uri: &NbdUri,
     tls: &ClientTls,
+    step: Duration,
 ) -> Result<(Socket, Ended), String> {
     check(tls)?;
     let name = match (&tls.hostname, &uri.transport) {
@@ -58,9 +60,9 @@ pub(super) fn begin(
     let mut connection =
         ClientConnection::new(config, server).map_err(|error| error.to_string())?;
     while connection.is_handshaking() {
-        connection
-            .complete_io(&mut socket)
-            .map_err(|error| carrier::in_words(&error, &name))?;
+        connection.complete_io(&mut socket).map_err(|error| {
+            in_time(&error, step).unwrap_or_else(|| carrier::in_words(&error, &name))
+        })?;
     }
     let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
     let ended = Ended::default();

@@ -13,6 +13,7 @@ use futae_nbd::{
     Outcome, RequestHeader, VolumeIdentity, greeting, reply,
 };
 use futae_nbd_store::NbdStore;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tempfile::TempDir;
 
 use crate::common::{begin, connect, finish, recovers, uri};
@@ -447,4 +448,27 @@ fn another_volume_under_the_same_address_gets_nothing() {
         [(1, 1), (2, 0), (1, 2)],
         "volume, requests of each connection"
     );
+}
+
+#[test]
+fn a_server_that_says_nothing_is_given_up_as_soon_as_a_request_would_be() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("silent");
+    let address = SocketAddrUnix::new(&path).expect("an address");
+    let flags = SocketFlags::CLOEXEC;
+    let listener = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let listener = listener.expect("a socket");
+    net::bind(&listener, &address).expect("bound");
+    // With room for one that is never accepted.
+    net::listen(&listener, 0).expect("it listens");
+    let timeout = Duration::from_millis(20);
+    // The first is connected and greeted by nobody; it stays in the queue when it is gone.
+    for wanted in ["while negotiating", "cannot connect: no answer within 20ms"] {
+        let store = NbdStore::connect_with_timeout(&uri(&path), None, timeout);
+        let error = store.err().expect("it is silent").to_string();
+        assert!(
+            error.contains(wanted) && error.contains("no answer within 20ms"),
+            "{error}"
+        );
+    }
 }

@@ -77,9 +77,7 @@ pub(super) fn go_on(server: &Server, wanted: bool) {
         .iter()
         .map(|(number, _)| format!("{SOCKET}{number}"));
     for name in names.chain(records.is_some().then(|| RECORDS.to_owned())) {
-        if let Err(error) = futae_systemd::forget(&name) {
-            warn!("systemd cannot be told to close its copy of {name} (NOTIFY_SOCKET): {error}");
-        }
+        futae_systemd::forget(&name);
     }
     if !wanted || (records.is_none() && sockets.is_empty()) {
         return;

@@ -1,10 +1,11 @@
 //! `--memory-file`: caches whose memory outlives the server.
 
-use super::opener::with_suffix;
+use super::names::{stored_as, with_suffix};
 use crate::failure::Failure;
 use anyhow::anyhow;
 use futae_engine::{Engine, MemoryFile, MemoryTrust};
 use futae_units::Size;
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -60,8 +61,7 @@ impl MemoryArgs {
 pub(super) struct KeptMemory {
     args: MemoryArgs,
     engines: Mutex<Vec<Weak<Engine>>>,
-    /// Files that are removed unless the server starts; none once it has.
-    made: Mutex<Option<Vec<PathBuf>>>,
+    ledger: Arc<Mutex<Ledger>>,
 }
 
 impl KeptMemory {
@@ -69,13 +69,13 @@ impl KeptMemory {
         Self {
             args: args.clone(),
             engines: Mutex::default(),
-            made: Mutex::new(Some(Vec::new())),
+            ledger: Arc::default(),
         }
     }
 
-    /// The server has started: the files stay from now on.
+    /// The server has started: from now on its memory is of use to the next one.
     pub(super) fn settle(&self) {
-        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        locked(&self.ledger).phase = Phase::Serving;
     }
 
     /// Puts the frames of a new cache of `slots` blocks where they are to be kept. `owner` is the export that alone uses it.
@@ -89,15 +89,22 @@ impl KeptMemory {
             return Ok(());
         };
         let block_bytes = engine.block_bytes();
+        let is_systemd = path == Path::new(SYSTEMD);
         let path = match owner {
             None => path.clone(),
             Some(name) => with_suffix(path, name),
         };
-        let is_systemd = self.args.memory_file.as_deref() == Some(Path::new(SYSTEMD));
         let file = if is_systemd {
-            MemoryFile::of_file(stored(owner)?, &path, block_bytes, slots)?
+            let (file, holding) = self.stored(owner)?;
+            MemoryFile::of_file(file, &path, block_bytes, slots)?.with_companion(holding)
         } else {
-            MemoryFile::open(&path, block_bytes, slots)?
+            let file = MemoryFile::open(&path, block_bytes, slots)?;
+            let holding = Holding {
+                place: Place::File(path.clone()),
+                is_new: file.is_made(),
+                ledger: Arc::clone(&self.ledger),
+            };
+            file.with_companion(holding)
         };
         if let Some(why) = file.empty() {
             info!("memory file {}: starting empty: {why}", path.display());
@@ -106,20 +113,47 @@ impl KeptMemory {
             Trust::Files => MemoryTrust::Files,
             Trust::Devices => MemoryTrust::Devices,
         };
-        let is_made = file.is_made();
-        if let Err(error) = engine.keep_memory(file, trust) {
-            if is_made {
-                remove(&path);
-            }
-            return Err(error.into());
-        }
-        if is_made
-            && let Some(made) = &mut *self.made.lock().unwrap_or_else(PoisonError::into_inner)
-        {
-            made.push(path);
-        }
-        self.engines().push(Arc::downgrade(engine));
+        engine.keep_memory(file, trust)?;
+        let mut engines = self.engines();
+        engines.retain(|known| known.strong_count() > 0);
+        engines.push(Arc::downgrade(engine));
         Ok(())
+    }
+
+    /// The memory that systemd keeps for a cache, or new memory that it keeps from now on.
+    fn stored(&self, owner: Option<&str>) -> Result<(File, Holding), Failure> {
+        let name = match owner {
+            None => "futae-memory".to_owned(),
+            Some(owner) => format!("futae-memory.{}", stored_as(owner)),
+        };
+        let mut ledger = locked(&self.ledger);
+        let before = futae_systemd::take_stored(&name);
+        let is_new = before.is_none();
+        let file = match before {
+            Some(descriptor) => descriptor.into(),
+            None => {
+                let file = MemoryFile::unnamed()?;
+                // Of a cache of this name that is about to go.
+                if ledger.stored.remove(&name).is_some() {
+                    futae_systemd::forget(&name);
+                }
+                if !futae_systemd::store(&name, &file)? {
+                    let problem = "--memory-file systemd: this is no service of systemd (NOTIFY_SOCKET is not set); name a \
+                                   file in /dev/shm, or start it by its unit";
+                    return Err(Failure::usage(problem));
+                }
+                file
+            }
+        };
+        ledger.count += 1;
+        let number = ledger.count;
+        ledger.stored.insert(name.clone(), number);
+        let holding = Holding {
+            place: Place::Systemd { name, number },
+            is_new,
+            ledger: Arc::clone(&self.ledger),
+        };
+        Ok((file, holding))
     }
 
     /// All exports of a cache at the start are there: takes up what its memory holds of them. Returns how many blocks
@@ -138,27 +172,79 @@ impl KeptMemory {
         blocks
     }
 
-    /// The caches of which [`leave`] is to be told when the server has ended.
+    /// The server ends: what its caches have stays for the next one. Returns those of which [`leave`] is to be told when it
+    /// has ended.
     pub(super) fn leaving(&self) -> Vec<Arc<Engine>> {
+        locked(&self.ledger).phase = Phase::Leaving;
         self.engines().iter().filter_map(Weak::upgrade).collect()
     }
 
     fn engines(&self) -> MutexGuard<'_, Vec<Weak<Engine>>> {
-        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.engines)
     }
 }
 
-impl Drop for KeptMemory {
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What decides which memory stays when its cache goes.
+#[derive(Default)]
+struct Ledger {
+    phase: Phase,
+    /// What systemd keeps: by its name the number of the memory.
+    stored: HashMap<String, u64>,
+    /// How often systemd was had to keep memory.
+    count: u64,
+}
+
+/// How far a server is.
+#[derive(Clone, Copy, Default)]
+enum Phase {
+    /// It may not start.
+    #[default]
+    Starting,
+    Serving,
+    Leaving,
+}
+
+/// Where the memory of a cache is.
+enum Place {
+    File(PathBuf),
+    Systemd { name: String, number: u64 },
+}
+
+/// The memory of a cache, dropped with it.
+struct Holding {
+    place: Place,
+    is_new: bool,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+impl Drop for Holding {
     fn drop(&mut self) {
-        let made = self.made.get_mut().unwrap_or_else(PoisonError::into_inner);
-        made.iter().flatten().for_each(|path| remove(path));
+        let mut ledger = locked(&self.ledger);
+        let stays = match (ledger.phase, &self.place) {
+            (Phase::Starting, _) => !self.is_new,
+            // The export may come again, and an operator who knows better can remove the file.
+            (Phase::Serving, Place::File(_)) | (Phase::Leaving, _) => true,
+            (Phase::Serving, Place::Systemd { .. }) => false,
+        };
+        match &self.place {
+            _ if stays => {}
+            Place::File(path) => {
+                // Should this fail, the file is empty, and the next server uses it.
+                let _ = std::fs::remove_file(path);
+            }
+            Place::Systemd { name, number } => {
+                // Not the memory of a cache that has come in the place of this one.
+                if ledger.stored.get(name) == Some(number) {
+                    ledger.stored.remove(name);
+                    futae_systemd::forget(name);
+                }
+            }
+        }
     }
-}
-
-/// Gives the memory of a new file back, of a server that does not start. Should that fail, the file is empty, and the next
-/// server uses it.
-fn remove(path: &Path) {
-    let _ = std::fs::remove_file(path);
 }
 
 /// The server has ended: the next one finds everything as it is.
@@ -166,30 +252,4 @@ pub(super) fn leave(engines: &[Arc<Engine>]) {
     for engine in engines {
         engine.leave_memory();
     }
-}
-
-/// The memory that systemd keeps for a cache, or new memory that it keeps from now on.
-fn stored(owner: Option<&str>) -> Result<File, Failure> {
-    let plain = |c: char| match c {
-        '.' | '_' | '-' => c,
-        _ if c.is_ascii_alphanumeric() => c,
-        _ => '_',
-    };
-    let name = match owner {
-        None => "futae-memory".to_owned(),
-        Some(owner) => {
-            let owner: String = owner.chars().map(plain).take(200).collect();
-            format!("futae-memory.{owner}")
-        }
-    };
-    if let Some(descriptor) = futae_systemd::take_stored(&name) {
-        return Ok(descriptor.into());
-    }
-    let file = MemoryFile::unnamed()?;
-    if futae_systemd::store(&name, &file)? {
-        return Ok(file);
-    }
-    let problem = "--memory-file systemd: this is no service of systemd (NOTIFY_SOCKET is not set); name a file in \
-                   /dev/shm, or start it by its unit";
-    Err(Failure::usage(problem))
 }

@@ -1,9 +1,10 @@
 //! Exports, opened: at the start, and those that are added while the server runs.
 
 use super::super::otlp::{OtlpPlan, Tracing};
-use super::super::volumes::{ClassNames, StoreClass, VolumeSpec};
+use super::super::volumes::{Claim, ClassNames, StoreClass, VolumeSpec};
 use super::evictions::EvictionArgs;
 use super::memory::KeptMemory;
+use super::names::with_suffix;
 use super::plan::{blocks_of, export};
 use super::privileges::PrivilegeArgs;
 use super::state::KeptState;
@@ -11,10 +12,9 @@ use super::unclean::UncleanArgs;
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
 use futae_engine::{Engine, EngineOptions, Store};
-use futae_host::Export;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use futae_host::{Export, PendingExport};
+use futae_policy::VolumeId;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 /// How exports are opened.
@@ -39,15 +39,39 @@ pub(super) struct Opener {
     pub(super) otlp: Option<OtlpPlan>,
     /// What sends them, once the server starts.
     pub(super) tracing: OnceLock<Tracing>,
-    /// The cache of exports without a share, once there is one, and all exports that were opened.
     pub(super) opened: Mutex<Opened>,
+}
+
+/// A source that is open.
+pub(super) struct OpenSource {
+    claim: Claim,
+    store: Arc<dyn Store>,
 }
 
 /// What was opened so far.
 #[derive(Default)]
 pub(super) struct Opened {
-    common: Option<Arc<Engine>>,
-    specs: Vec<VolumeSpec>,
+    /// The cache of exports without a share, as long as it has any.
+    common: Weak<Engine>,
+    /// Its size when it is made.
+    common_blocks: u32,
+    exports: Vec<OpenedExport>,
+}
+
+/// An export, as it was opened last under its name.
+struct OpenedExport {
+    spec: VolumeSpec,
+    claim: Claim,
+    engine: Weak<Engine>,
+    volume: VolumeId,
+}
+
+impl OpenedExport {
+    /// Whether a cache still uses its source. A removal may fail.
+    fn is_open(&self) -> bool {
+        let engine = self.engine.upgrade();
+        engine.is_some_and(|engine| engine.volume_name(self.volume) == self.spec.name)
+    }
 }
 
 impl Opener {
@@ -73,51 +97,50 @@ impl Opener {
     /// How an export was asked for that was opened last under this name.
     pub(super) fn spec_of(&self, name: &str) -> Option<VolumeSpec> {
         let opened = self.opened();
-        opened.specs.iter().find(|spec| spec.name == name).cloned()
+        let mut exports = opened.exports.iter();
+        let export = exports.find(|export| export.spec.name == name)?;
+        Some(export.spec.clone())
     }
 
-    /// Opens the images, then makes the caches: of each export's own blocks, if it has any, or of `common_blocks`.
-    pub(super) fn open_all(
+    /// How large the cache of the exports without a share is to be when the first of them comes; 0 if there may be none.
+    pub(super) fn plan_common(&self, blocks: u32) {
+        self.opened().common_blocks = blocks;
+    }
+
+    /// Opens the sources.
+    pub(super) fn open_sources(&self, specs: &[VolumeSpec]) -> Result<Vec<OpenSource>, Failure> {
+        specs.iter().map(|spec| self.open_source(spec)).collect()
+    }
+
+    /// Makes the caches of exports whose sources are open: of each export's own blocks, if it has any.
+    pub(super) fn place_all(
         &self,
         specs: &[VolumeSpec],
         own_blocks: &[Option<u32>],
-        common_blocks: u32,
+        sources: Vec<OpenSource>,
     ) -> Result<Vec<Export>, Failure> {
-        let mut stores = Vec::new();
-        for spec in specs {
-            stores.push(spec.source.open(spec.read_only, self.timeout)?);
-        }
         let mut exports = Vec::new();
-        for ((spec, own), store) in specs.iter().zip(own_blocks).zip(stores) {
-            let common = self.opened().common.clone();
-            let engine = match (own, common) {
-                (Some(blocks), _) => self.engine(*blocks, Some(&spec.name))?,
-                (None, Some(engine)) => engine,
-                (None, None) => {
-                    let engine = self.engine(common_blocks, None)?;
-                    self.opened().common = Some(Arc::clone(&engine));
-                    engine
-                }
-            };
-            exports.push(self.export_on(&engine, spec, store)?);
-            if own.is_some() {
-                self.recall(&engine);
+        let mut new = Vec::new();
+        for ((spec, own), source) in specs.iter().zip(own_blocks).zip(sources) {
+            let (engine, is_new) = self.engine_of(spec, *own)?;
+            exports.push(self.export_on(&engine, spec, source)?);
+            if is_new {
+                new.push(engine);
             }
         }
-        if let Some(common) = &self.opened().common {
-            self.recall(common);
-        }
+        // With all their exports.
+        new.iter().for_each(|engine| self.recall(engine));
         Ok(exports)
     }
 
     /// Opens an export while the server runs that `NAME=SOURCE` with its options asks for.
-    pub(super) fn open_text(&self, text: &str) -> Result<Export, String> {
+    pub(super) fn open_text(self: &Arc<Self>, text: &str) -> Result<PendingExport, String> {
         let spec = export(text)?;
         self.open_spec(&spec).map_err(|failure| failure.to_string())
     }
 
     /// Opens an export while the server runs. A share is memory beside that of the caches that there are.
-    pub(super) fn open_spec(&self, spec: &VolumeSpec) -> Result<Export, Failure> {
+    pub(super) fn open_spec(self: &Arc<Self>, spec: &VolumeSpec) -> Result<PendingExport, Failure> {
         let name = &spec.name;
         if let StoreClass::Named(class) = &spec.class
             && !self.classes.0.contains(class)
@@ -136,22 +159,59 @@ impl Opener {
                 Some(blocks)
             }
         };
-        let common = self.opened().common.clone();
-        if own.is_none() && common.is_none() {
+        let source = self.open_source(spec)?;
+        let (opener, spec) = (Arc::clone(self), spec.clone());
+        let place = move || {
+            let (engine, is_new) = opener.engine_of(&spec, own)?;
+            let export = opener.export_on(&engine, &spec, source)?;
+            if is_new {
+                opener.recall(&engine);
+            }
+            Ok(export)
+        };
+        Ok(PendingExport::new(move || {
+            place().map_err(|failure: Failure| failure.to_string())
+        }))
+    }
+
+    /// Opens a source that no other export uses, but for reading together.
+    fn open_source(&self, spec: &VolumeSpec) -> Result<OpenSource, Failure> {
+        let claim = Claim::new(spec);
+        let opened = self.opened();
+        let others = opened.exports.iter().filter(|export| export.is_open());
+        claim.refuse_beside("export", others.map(|export| &export.claim))?;
+        drop(opened);
+        let store = spec.source.open(spec.read_only, self.timeout)?;
+        Ok(OpenSource { claim, store })
+    }
+
+    /// The cache of an export, and whether it is new: one of `own` blocks, or the common one.
+    fn engine_of(
+        &self,
+        spec: &VolumeSpec,
+        own: Option<u32>,
+    ) -> Result<(Arc<Engine>, bool), Failure> {
+        let name = &spec.name;
+        if let Some(blocks) = own {
+            return Ok((self.engine(blocks, Some(name))?, true));
+        }
+        let (common, blocks) = {
+            let opened = self.opened();
+            (opened.common.upgrade(), opened.common_blocks)
+        };
+        // Its last export may have left, and somebody still look at it.
+        if let Some(common) = common.filter(|engine| engine.volume_count() > 0) {
+            return Ok((common, false));
+        }
+        if blocks == 0 {
             return Err(Failure::usage(format!(
-                "export {name}: every export of this server has a cache of its own; add share=SIZE"
+                "export {name}: every export of this server has a cache of its own, and these leave nothing of --cache; add \
+                 share=SIZE"
             )));
         }
-        let store = spec.source.open(spec.read_only, self.timeout)?;
-        let (engine, is_own) = match (own, common) {
-            (None, Some(common)) => (common, false),
-            (own, _) => (self.engine(own.unwrap_or(1), Some(name))?, true),
-        };
-        let export = self.export_on(&engine, spec, store)?;
-        if is_own {
-            self.recall(&engine);
-        }
-        Ok(export)
+        let common = self.engine(blocks, None)?;
+        self.opened().common = Arc::downgrade(&common);
+        Ok((common, true))
     }
 
     /// Fills a cache that is new with what an earlier server had in it: with the data itself, or else from the stores.
@@ -165,7 +225,7 @@ impl Opener {
         &self,
         engine: &Arc<Engine>,
         spec: &VolumeSpec,
-        store: Arc<dyn Store>,
+        OpenSource { claim, store }: OpenSource,
     ) -> Result<Export, Failure> {
         let class = self.classes.class_of(spec);
         let volume = engine.add_volume(&spec.name, store, class)?;
@@ -178,9 +238,14 @@ impl Opener {
         if let Some(tracing) = self.tracing.get() {
             engine.latencies(volume).watch(tracing.watcher(&spec.name));
         }
-        let mut opened = self.opened();
-        opened.specs.retain(|known| known.name != spec.name);
-        opened.specs.push(spec.clone());
+        let exports = &mut self.opened().exports;
+        exports.retain(|known| known.is_open() && known.spec.name != spec.name);
+        exports.push(OpenedExport {
+            spec: spec.clone(),
+            claim,
+            engine: Arc::downgrade(engine),
+            volume,
+        });
         Ok(Export {
             name: spec.name.clone(),
             // Where the image lies is no client's business.
@@ -211,46 +276,5 @@ impl Opener {
         let blocks = (capacity_blocks, self.cache.capacity_blocks);
         self.evictions.apply(&engine, blocks, self.demotion)?;
         Ok(engine)
-    }
-}
-
-pub(super) fn with_suffix(path: &Path, name: &str) -> PathBuf {
-    let mut full = OsString::from(path);
-    // A name may contain what a file's name may not. Two names never come to the same.
-    let mut name = name.replace('%', "%25").replace('/', "%2F");
-    // Beside a state file there may be those whose names end so.
-    let last = name.rfind('.').map_or(0, |dot| dot + 1);
-    if ["lock", "new", "old"].contains(&&name[last..]) {
-        let first = format!("%{:02X}", name.as_bytes()[last]);
-        name.replace_range(last..=last, &first);
-    }
-    full.push(format!(".{name}"));
-    full.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_exports_have_the_same_file() {
-        let file = |name: &str| with_suffix(Path::new("/run/kept"), name);
-        assert_eq!(file("vm1"), Path::new("/run/kept.vm1"));
-        let names = [
-            "a/b", "a_b", "a%2Fb", "a%252Fb", "lock", "%6Cock", "a.lock", "a.new", "old",
-        ];
-        let mut files: Vec<PathBuf> = names.map(file).to_vec();
-        files.sort_unstable();
-        files.dedup();
-        assert_eq!(files.len(), names.len(), "{files:?}");
-        for helper in ["lock", "new", "old"] {
-            let ends_so = |file: &PathBuf| file.extension().is_some_and(|end| end == helper);
-            assert!(!files.iter().any(ends_so), "{files:?}");
-        }
-        assert!(
-            files
-                .iter()
-                .all(|file| file.parent() == Some(Path::new("/run")))
-        );
     }
 }

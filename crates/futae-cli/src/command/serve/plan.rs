@@ -3,7 +3,7 @@
 use super::super::observe_args::Observe;
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
 use super::memory::KeptMemory;
-use super::opener::Opener;
+use super::opener::{OpenSource, Opener};
 use super::state::KeptState;
 use super::{Args, Demotion, clashes, feeds, tls};
 use crate::defaults::SERVE_POLICY;
@@ -38,7 +38,7 @@ pub(super) struct Plan {
     /// Blocks of each export's own cache, where it has one.
     own_blocks: Vec<Option<u32>>,
     /// Blocks of the cache that the others use together.
-    common_blocks: u32,
+    pub(super) common_blocks: u32,
     /// How exports are opened.
     pub(super) opener: Arc<Opener>,
     /// Where it is shown what the caches do.
@@ -109,13 +109,6 @@ impl Plan {
                 args.connections_max, args.buffer_memory
             )));
         }
-        let weighed = exports.iter().find(|export| export.rates.weight.is_some());
-        if let (Some(export), None) = (weighed, args.requests_max) {
-            return Err(Failure::usage(format!(
-                "export {}: weight=N is a part of --requests-max, which is not given",
-                export.name
-            )));
-        }
         let feeds = feeds::feeds(&args.feeds, &exports, &gates).map_err(Failure::usage)?;
         let mut server = ServerOptions {
             connections_max: args.connections_max as usize,
@@ -140,6 +133,10 @@ impl Plan {
             },
             ..ServerOptions::default()
         };
+        for export in &exports {
+            let checked = server.check_rates(&export.name, export.rates);
+            checked.map_err(|error| Failure::usage(error.to_string()))?;
+        }
         let cache = EngineOptions {
             block_bytes,
             capacity_blocks: total_blocks,
@@ -163,6 +160,7 @@ impl Plan {
             tracing: OnceLock::new(),
             opened: Mutex::default(),
         });
+        opener.plan_common(common_blocks);
         let adding = Arc::clone(&opener);
         server.open_export = Some(OpenExport::new(move |text| adding.open_text(text)));
         let plan = Self {
@@ -233,11 +231,16 @@ impl Plan {
         control.chain(feeds).chain(self.observe.sockets()).collect()
     }
 
-    /// Opens the images, then makes the caches.
-    pub(super) fn open(&self) -> Result<Vec<Export>, Failure> {
+    /// Opens the sources of the exports.
+    pub(super) fn open(&self) -> Result<Vec<OpenSource>, Failure> {
+        self.opener.open_sources(&self.exports)
+    }
+
+    /// Makes the caches of the exports.
+    pub(super) fn place(&self, sources: Vec<OpenSource>) -> Result<Vec<Export>, Failure> {
         self.opener.start_tracing()?;
         self.opener
-            .open_all(&self.exports, &self.own_blocks, self.common_blocks)
+            .place_all(&self.exports, &self.own_blocks, sources)
     }
 }
 

@@ -10,6 +10,7 @@ use futae_control::resize;
 use futae_host::Server;
 use futae_units::Size;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, info, warn};
 
 /// What a server was started with.
@@ -17,15 +18,18 @@ pub(super) struct Running {
     file: ConfigFile,
     opener: Arc<Opener>,
     has_tls: bool,
+    /// Whether the process was told to stop.
+    is_stopping: Arc<AtomicBool>,
 }
 
 impl Running {
     /// None without a file: then there is nothing to read again.
-    pub(super) fn new(args: &Args, plan: &Plan) -> Option<Self> {
+    pub(super) fn new(args: &Args, plan: &Plan, is_stopping: Arc<AtomicBool>) -> Option<Self> {
         Some(Self {
             file: args.file.clone()?,
             opener: Arc::clone(&plan.opener),
             has_tls: plan.server.tls.is_some(),
+            is_stopping,
         })
     }
 
@@ -39,7 +43,9 @@ impl Running {
             }
         };
         let tls = plan.server.tls.as_ref().filter(|_| self.has_tls);
-        if let Some(Err(problem)) = tls.map(|tls| server.reload_tls(tls)) {
+        // Before exports come that its rules are about.
+        let reloaded = tls.map(|tls| server.reload_tls(tls));
+        if let Some(Err(problem)) = &reloaded {
             error!("TLS: nothing has changed: {problem}");
         }
         // What leaves makes room for what comes.
@@ -48,12 +54,13 @@ impl Running {
             let (old, new) = (self.opener.spec_of(name), plan.spec_of(name));
             old.is_none_or(|old| new.is_none_or(|new| old.share.is_some() == new.share.is_some()))
         };
-        let (taken, lent) = (
-            self.taken_blocks(&plan, server),
-            self.lent_blocks(&plan, server),
-        );
-        let resized = resize_all(&plan, server, (taken, lent), &keeps_cache);
+        let common_blocks = self.common_blocks(&plan, server);
+        self.opener.plan_common(common_blocks);
+        let resized = resize_all(&plan, server, common_blocks, &keeps_cache);
         let added = self.add_missing(&plan, server);
+        if let (Some(tls), Some(Ok(()))) = (tls, &reloaded) {
+            server.remark_on_rules(tls);
+        }
         let changed = change_policy(&plan, server);
         let limited = limit_all(&plan, server);
         let path = new.path().display();
@@ -73,6 +80,17 @@ impl Running {
             "{path} read again: {added} exports added, {removed} removed, {limited} with other limits a second, {resized} caches resized, {changed} with another \
              policy, {waits} changes need a restart"
         );
+    }
+
+    /// Blocks of the cache of the exports without a share.
+    fn common_blocks(&self, plan: &Plan, server: &Server) -> u32 {
+        let (taken, lent) = (
+            self.taken_blocks(plan, server),
+            self.lent_blocks(plan, server),
+        );
+        let blocks = (u64::from(plan.common_blocks) + lent).saturating_sub(taken);
+        let is_needed = plan.exports.iter().any(|export| export.share.is_none());
+        u32::try_from(blocks.max(is_needed.into())).unwrap_or(u32::MAX)
     }
 
     /// Blocks of the caches of exports that are to have none of their own any more: they keep them until the next start, or
@@ -108,6 +126,10 @@ impl Running {
             let name = &spec.name;
             if there.contains(name) {
                 continue;
+            }
+            // Sources may be silent, each of them for long.
+            if self.is_stopping.load(Ordering::Acquire) {
+                break;
             }
             if plan.has_own_socket(name) {
                 warn!(
@@ -165,13 +187,13 @@ fn remove_others(plan: &Plan, server: &Server) -> usize {
     removed
 }
 
-/// Gives every cache the size that it has in the plan, and says how many had another. Those that shrink go first. An
-/// export that is to have a cache of its own, or no longer, is still in the cache that it was opened with: `keeps_cache`. The
-/// common cache has `taken` blocks fewer, and `lent` blocks more.
+/// Gives every cache the size that it has in the plan, and the common one `common_blocks`; says how many had another. Those that
+/// shrink go first. An export that is to have a cache of its own, or no longer, is still in the cache that it was opened with:
+/// `keeps_cache`.
 fn resize_all(
     plan: &Plan,
     server: &Server,
-    (taken, lent): (u64, u64),
+    common_blocks: u32,
     keeps_cache: &dyn Fn(&str) -> bool,
 ) -> usize {
     let mut resized = 0;
@@ -184,10 +206,7 @@ fn resize_all(
             let is_common = plan
                 .spec_of(export)
                 .is_some_and(|spec| spec.share.is_none());
-            let blocks = match is_common {
-                true => (u64::from(blocks) + lent).saturating_sub(taken).max(1),
-                false => blocks.into(),
-            };
+            let blocks = u64::from(if is_common { common_blocks } else { blocks });
             if now == blocks || (now > blocks) != shrinks {
                 continue;
             }

@@ -1,14 +1,14 @@
 //! Marks of exports whose cache had data that was not on stable storage: where they are, and what a server does that
 //! finds one.
 
-use super::super::volumes::{Source, VolumeSpec};
+use super::super::volumes::{Source, VolumeSpec, real_socket};
+use super::names::checksum;
 use super::privileges::{PrivilegeArgs, as_user};
 use crate::command::state::name_of;
 use crate::failure::Failure;
 use anyhow::anyhow;
 use futae_engine::{Engine, MarkFile, UncleanMark};
 use futae_log::utc;
-use futae_nbd::{NbdUri, Transport};
 use futae_policy::VolumeId;
 use nix::unistd::User;
 use std::ffi::OsString;
@@ -232,17 +232,7 @@ fn is_mark_name(name: &str) -> bool {
 fn resolved(source: &Source) -> Option<String> {
     let name = match source {
         Source::File(path) => format!("device {}", path.metadata().ok()?.rdev()),
-        Source::Nbd(uri) => {
-            let Transport::Unix { socket } = &uri.transport else {
-                return None;
-            };
-            let socket = socket.canonicalize().ok()?;
-            let uri = NbdUri {
-                transport: Transport::Unix { socket },
-                ..uri.clone()
-            };
-            uri.to_string()
-        }
+        Source::Nbd(uri) => real_socket(uri)?.to_string(),
     };
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(format!("{name} {}", boot.trim()))
@@ -301,10 +291,7 @@ fn mark_name(source: &str) -> String {
         .iter()
         .collect();
     let shown = shown.trim_start_matches(['-', '.']);
-    // FNV-1a, 64 bits: the same in every version of this program.
-    let sum = source.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let sum = checksum(source);
     format!("{shown}-{sum:016x}{SUFFIX}")
 }
 
