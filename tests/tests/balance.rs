@@ -9,6 +9,7 @@ use futae_tests::browser::{BROWSER, Browser};
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
 use futae_tests::tools::{has, text};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -175,11 +176,9 @@ fn for_the_host(stage: &Stage, host: &str) -> PathBuf {
     let path = config(stage, "");
     let text = fs::read_to_string(&path).expect("there");
     let text = text.replace("\"paper\"", "\"static\"");
-    fs::write(
-        &path,
-        text.replacen("[paper]", &format!("[host]\n{host}\n[paper]"), 1),
-    )
-    .expect("a file");
+    let paper = "[paper]\nmove_when = \"always\"\nstep = \"1MiB\"\n";
+    let text = text.replacen(paper, &format!("[host]\n{host}\n"), 1);
+    fs::write(&path, text).expect("a file");
     path
 }
 
@@ -445,4 +444,39 @@ fn a_recording_that_fails_ends_whole_and_the_balancer_goes_on() {
     assert!(errors.contains(&warning), "{errors}");
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(out.contains(&format!("{} periods", lines - 1)), "{out}");
+}
+
+#[test]
+fn what_guests_had_is_given_back_at_sighup_and_after_a_kill() {
+    let stage = Stage::bare();
+    let (config, group) = (stage.path("balance.toml"), stage.path("group"));
+    let body = format!(
+        "total = \"16MiB\"\nperiod = 0.1\nreserve = \"0MiB\"\nevaluator = \"static\"\nreturn_on_exit = true\n{}",
+        cgroup(&group)
+    );
+    fs::write(&config, body).expect("a file");
+    let high = || fs::read_to_string(group.join("memory.high")).expect("a file");
+    let kept = stage.path("kept");
+    let start = || {
+        let mut command = futae(&["balance", "--config", text(&config)]);
+        command.env("RUNTIME_DIRECTORY", &kept);
+        let mut balance = Running::start("futae balance", command);
+        balance.line();
+        assert_eq!(high(), (6 * MIB).to_string(), "the guest is told");
+        balance
+    };
+    let had = (4 * MIB).to_string();
+    for signals in [&[Signal::HUP][..], &[Signal::KILL, Signal::TERM]] {
+        for (at, signal) in signals.iter().enumerate() {
+            let mut balance = start();
+            // The next one finds the guest as this one has left it.
+            balance.signal(*signal);
+            let ended = balance.wait();
+            let is_last = at + 1 == signals.len();
+            assert_eq!(ended.status.success(), is_last, "{ended:?}");
+            assert_eq!(high() == had, is_last, "{signal:?}");
+        }
+        let left = fs::read_dir(&kept).expect("a directory").count();
+        assert_eq!(left, 0, "nothing is left to give back");
+    }
 }

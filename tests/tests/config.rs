@@ -413,6 +413,48 @@ fn a_file_is_checked_beside_the_server_that_uses_it() {
             1,
             "there is no directory",
         ),
+        (
+            "json = true",
+            "share-equal = true\nevictions-memory = \"off\"",
+            2,
+            "--share-equal finds",
+        ),
+        (
+            "json = true",
+            "verify-evictions = true\npolicy = \"lru\"",
+            2,
+            "--verify-evictions: nothing",
+        ),
+        (
+            "json = true",
+            "evictions-memory = \"100TiB\"",
+            2,
+            "--evictions-memory: a table of",
+        ),
+        (
+            "json = true",
+            "metrics = \"tcp:0.0.0.0:0\"",
+            2,
+            "--metrics tcp:0.0.0.0:0: other",
+        ),
+        (
+            "json = true",
+            "decision-log = \"DIR/none/log\"",
+            1,
+            "there is no directory",
+        ),
+        (
+            "json = true",
+            "state-dir = \"DIR/one.img/marks\"",
+            1,
+            "one.img is no directory",
+        ),
+        (
+            "unix:DIR/control.sock",
+            "tcp:127.0.0.1:1",
+            2,
+            "serve.toml:3: --control tcp:127.0.0.1:1: orders are taken on unix sockets only; write unix:PATH",
+        ),
         ("one.img", "none.img", 1, "none.img: No such file"),
         (
             "DIR/vm1.sock",

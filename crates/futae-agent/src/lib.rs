@@ -20,6 +20,7 @@
 pub mod args;
 pub mod evictions;
 pub mod extents;
+mod groups;
 pub mod probe;
 pub mod proc;
 pub mod ring;

@@ -31,6 +31,8 @@ pub struct Counts {
     pub notices_lost: u64,
     /// References that were lost.
     pub references_lost: u64,
+    /// Times that something was not counted for a memory cgroup, since too many were counted already.
+    pub groups_lost: u64,
 }
 
 /// What the programs copy evicted pages into.
@@ -166,6 +168,17 @@ impl Probe {
                 total: kernel,
                 ..Counts::default()
             }),
+        }
+    }
+
+    /// Counts nothing any more for these memory cgroups, unless something happens in them again.
+    pub fn forget_groups(&mut self, groups: &[u64]) {
+        match &mut self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => programs.forget_groups(groups),
+            Kind::Vmstat => {
+                let _ = groups;
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::args::Checked;
 use crate::evictions::Route;
 use crate::extents::{Pages, Places};
+use crate::groups::{self, Groups};
 use crate::probe::{Counts, Probe};
 use crate::sink::Sink;
 use crate::{proc, table};
@@ -15,7 +16,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
@@ -77,8 +77,7 @@ struct Last {
     at: Instant,
     counts: Counts,
     pressure: Option<Pressure>,
-    refaults: HashMap<u64, u64>,
-    paths: HashMap<u64, PathBuf>,
+    groups: Groups,
 }
 
 impl Agent {
@@ -109,8 +108,7 @@ impl Agent {
                 at: Instant::now(),
                 counts,
                 pressure: proc::pressure(),
-                refaults: HashMap::new(),
-                paths: HashMap::new(),
+                groups: Groups::default(),
             },
             homeless: 0,
             left: Vec::new(),
@@ -319,23 +317,19 @@ impl Agent {
     }
 
     fn groups(&mut self, counts: &Counts, before: &Counts) -> Vec<GroupSample> {
-        let mut groups = Vec::new();
         let changed = changes(&counts.groups, &before.groups);
-        if changed
-            .iter()
-            .any(|(id, _)| !self.last.paths.contains_key(id))
-        {
-            self.last.paths = group_paths();
+        let counted = counts.groups.iter().map(|(id, _)| *id);
+        let seen = self.last.groups.see(counted, changed, groups::directories);
+        // They make room for those that are to come.
+        self.probe.forget_groups(&seen.gone);
+        let is_gone = |(id, _): &(u64, Counters)| seen.gone.contains(id);
+        self.last.counts.groups.retain(|group| !is_gone(group));
+        if counts.groups_lost > 0 && before.groups_lost == 0 {
+            warn!(
+                "there are more memory cgroups at a time than are counted (1024): of the others, samples have nothing"
+            );
         }
-        for (id, mut counters) in changed {
-            let path = self.last.paths.get(&id).cloned().unwrap_or_default();
-            let refaults = proc::group_refaults(&path);
-            let earlier = self.last.refaults.insert(id, refaults).unwrap_or(refaults);
-            counters.refaults = refaults.saturating_sub(earlier);
-            let path = path.to_string_lossy().into_owned();
-            groups.push(GroupSample { id, path, counters });
-        }
-        groups
+        seen.samples
     }
 }
 
@@ -370,34 +364,6 @@ fn join(ranges: &mut Vec<Range>, range: Range) {
         }
     }
     ranges.push(range);
-}
-
-/// The directories of memory cgroups by their numbers, in either version of cgroups.
-fn group_paths() -> HashMap<u64, PathBuf> {
-    use std::os::unix::fs::MetadataExt;
-    fn walk(directory: &Path, paths: &mut HashMap<u64, PathBuf>) {
-        let Ok(metadata) = directory.metadata() else {
-            return;
-        };
-        paths.insert(metadata.ino(), directory.to_owned());
-        let Ok(entries) = directory.read_dir() else {
-            return;
-        };
-        for entry in entries.flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                walk(&entry.path(), paths);
-            }
-        }
-    }
-    let mut paths = HashMap::new();
-    let first = Path::new("/sys/fs/cgroup/memory");
-    let root = if first.exists() {
-        first
-    } else {
-        Path::new("/sys/fs/cgroup")
-    };
-    walk(root, &mut paths);
-    paths
 }
 
 fn uptime_us() -> u64 {

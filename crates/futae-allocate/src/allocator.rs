@@ -75,6 +75,13 @@ impl Allocator {
         })
     }
 
+    /// Goes on with the numbers of periods where `earlier` ends, an allocator of other guests.
+    #[must_use]
+    pub fn after(mut self, earlier: &Self) -> Self {
+        self.period = earlier.period;
+        self
+    }
+
     /// The bounds that it keeps to.
     #[must_use]
     pub fn bounds(&self) -> &Bounds {

@@ -5,7 +5,7 @@ mod qmp;
 mod share;
 pub(crate) mod virsh;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// By what a guest's memory is changed.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Actuator {
     /// QEMU's balloon, over its monitor.

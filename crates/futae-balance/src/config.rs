@@ -2,7 +2,7 @@
 
 use crate::actuator::Actuator;
 use crate::libvirt::LibvirtConfig;
-use futae_allocate::{GuestLimits, Settings, mrc, paper, paper::MoveWhen};
+use futae_allocate::{Allocator, Bounds, GuestLimits, Settings, mrc, paper, paper::MoveWhen};
 use futae_units::Size;
 use serde::Deserialize;
 use std::fmt;
@@ -30,11 +30,9 @@ pub struct Config {
     /// Address of the page that shows what is moved and why; none: there is no page.
     pub web: Option<String>,
     /// Settings of the paper's evaluator.
-    #[serde(default)]
-    pub paper: PaperConfig,
+    pub paper: Option<PaperConfig>,
     /// Settings of the evaluator by curves.
-    #[serde(default)]
-    pub mrc: MrcConfig,
+    pub mrc: Option<MrcConfig>,
     /// What guests give back to the host.
     #[serde(default)]
     pub host: HostConfig,
@@ -143,6 +141,13 @@ impl GuestConfig {
             size("minimum", self.minimum)?,
             size("maximum", self.maximum)?,
         );
+        if least > most {
+            return Err(ConfigError(format!(
+                "guest {name:?}: its minimum of {} MiB is above its maximum of {} MiB",
+                least >> 20,
+                most >> 20
+            )));
+        }
         let start = match (self.start, has) {
             (Some(start), _) => size("start", start)?,
             (None, Some(has)) => has.min(most).max(least),
@@ -221,10 +226,47 @@ impl Config {
             return Err(ConfigError(problem.to_owned()));
         }
         let problem = config.libvirt.as_ref().and_then(LibvirtConfig::problem);
-        match problem.or_else(|| shared_actuator(&config.guests)) {
-            Some(problem) => Err(ConfigError(problem)),
-            None => Ok(config),
+        let problem = problem.or_else(|| shared_actuator(&config.guests));
+        if let Some(problem) = problem.or_else(|| config.idle_table()) {
+            return Err(ConfigError(problem));
         }
+        bytes("reserve", config.reserve)?;
+        // What guests have is known once they are asked. They have their minimums at least.
+        let limits = config.guests.iter().map(|one| one.limits(Some(0)));
+        config.allocator(limits.collect::<Result<_, _>>()?)?;
+        Ok(config)
+    }
+
+    /// A table of an evaluator that is not the one that decides.
+    fn idle_table(&self) -> Option<String> {
+        use EvaluatorName::{Mrc, Paper};
+        let tables = [
+            ("paper", self.paper.is_some(), Paper),
+            ("mrc", self.mrc.is_some(), Mrc),
+        ];
+        let (name, _, _) = tables
+            .iter()
+            .find(|(_, is_there, of)| *is_there && self.evaluator != *of)?;
+        Some(format!(
+            "[{name}] has no effect without evaluator = \"{name}\"; remove the table, or choose that evaluator"
+        ))
+    }
+
+    /// What decides on guests with these limits.
+    ///
+    /// # Errors
+    ///
+    /// Limits that cannot be kept, or settings of the evaluator that are wrong.
+    pub(crate) fn allocator(&self, limits: Vec<GuestLimits>) -> Result<Allocator, ConfigError> {
+        let total = bytes("total", self.total)?;
+        let bounds = match (limits.is_empty(), &self.libvirt) {
+            // They are still to come.
+            (true, Some(_)) => Ok(Bounds::of_nobody(total)),
+            _ => Bounds::new(limits, total),
+        };
+        let bounds = bounds.map_err(|error| ConfigError(error.to_string()))?;
+        let allocator = Allocator::new(bounds, self.settings()?);
+        allocator.map_err(|error| ConfigError(error.to_string()))
     }
 
     /// From one decision to the next.
@@ -249,7 +291,7 @@ impl Config {
         Ok(match self.evaluator {
             EvaluatorName::Static => Settings::Static,
             EvaluatorName::Paper => {
-                let (set, usual) = (&self.paper, paper::Settings::default());
+                let (set, usual) = (self.paper.unwrap_or_default(), paper::Settings::default());
                 Settings::Paper(paper::Settings {
                     move_when: set.move_when.unwrap_or(usual.move_when),
                     threshold: set.threshold.unwrap_or(usual.threshold),
@@ -257,7 +299,7 @@ impl Config {
                 })
             }
             EvaluatorName::Mrc => {
-                let (set, usual) = (&self.mrc, mrc::Settings::default());
+                let (set, usual) = (self.mrc.unwrap_or_default(), mrc::Settings::default());
                 Settings::Mrc(mrc::Settings {
                     unit: usual.unit,
                     grain: size("mrc.grain", set.grain, usual.grain)?,
@@ -352,18 +394,20 @@ mod tests {
                 "[libvirt]\nminimum = \"1GiB\"\nagent = { listen = \"/a\" }\n[paper]",
                 "%n",
             ),
+            ("64MiB", "5%", "paper.step = \"5%\""),
+            ("64MiB", "0", "paper.step is above 0"),
+            ("total = ", "reserve = \"5%\"\ntotal = ", "reserve"),
+            ("[paper]", "[mrc]\ngain = 7\n[paper]", "evaluator = \"mrc\""),
+            (
+                "evaluator = \"paper\"",
+                "",
+                "[paper] has no effect without evaluator = \"paper\"",
+            ),
+            ("\"6GiB\"", "\"2GiB\"", "more than the total"),
+            ("\"5GiB\"", "\"512MiB\"", "above its maximum of 512 MiB"),
         ] {
             let error = Config::parse(&GOOD.replacen(from, to, 1)).expect_err(said);
             assert!(error.to_string().contains(said), "{said}: {error}");
-        }
-        for (step, said) in [("5%", "5%"), ("0", "above 0")] {
-            let text = GOOD.replace("64MiB", step);
-            let config = Config::parse(&text).expect("good");
-            let error = config.settings().expect_err(step).to_string();
-            assert!(
-                error.contains("paper.step") && error.contains(said),
-                "{error}"
-            );
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod finish;
 mod follow;
+mod kept;
 
 use crate::actuator::Actuator;
 use crate::config::{Config, ConfigError, GuestConfig, bytes};
@@ -11,12 +12,13 @@ use crate::libvirt::events::Events;
 use crate::pressure::PressureMeter;
 use crate::samples::{GuestPeriod, Period};
 use futae_allocate::{
-    Activity, Allocator, Bounds, Decision, GuestLimits, Host, HostSettings, Observation, Reason,
+    Activity, Allocator, Decision, GuestLimits, Host, HostSettings, Observation, Reason,
 };
+use kept::Kept;
 use serde::Serialize;
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often sizes are looked at while they change.
@@ -38,7 +40,7 @@ struct Guest {
     /// Requests and hits when they were last asked for, of a share.
     requests: Option<(u64, u64)>,
     /// Whether its balloon reports free pages, once it was asked.
-    reports_free_pages: OnceLock<Option<bool>>,
+    reports_free_pages: Option<Option<bool>>,
 }
 
 /// Keeps guests at the sizes that the allocator decides.
@@ -61,6 +63,8 @@ pub struct Controller {
     events: Option<Events>,
     /// What came of that since the last period.
     between: Between,
+    /// Where it is written down what guests had before, if it is.
+    kept: Option<Kept>,
     /// Whether all is to end.
     stopped: Arc<AtomicBool>,
 }
@@ -104,18 +108,12 @@ impl Controller {
     ///
     /// What is wrong with the configuration; a guest that is out of sight and has no `start`.
     pub fn new(config: &Config, dry_run: bool) -> Result<Self, ConfigError> {
-        let total = bytes("total", config.total)?;
         let (mut guests, mut limits) = (Vec::new(), Vec::new());
         for one in &config.guests {
             limits.push(limits_of(one)?);
-            guests.push(Guest::new(one)?);
+            guests.push(Guest::new(one, one.actuator.remember())?);
         }
-        let bounds = match (guests.is_empty(), &config.libvirt) {
-            (true, Some(_)) => Bounds::of_nobody(total),
-            _ => Bounds::new(limits, total).map_err(|error| ConfigError(error.to_string()))?,
-        };
-        let allocator = Allocator::new(bounds, config.settings()?);
-        let allocator = allocator.map_err(|error| ConfigError(error.to_string()))?;
+        let allocator = config.allocator(limits)?;
         let allocator_targets = allocator.targets().to_vec();
         let settings = HostSettings {
             idle_after: config.host.idle_after,
@@ -137,6 +135,7 @@ impl Controller {
             config: config.clone(),
             events: None,
             between: Between::default(),
+            kept: None,
             stopped: Arc::default(),
         })
     }
@@ -250,9 +249,9 @@ impl Controller {
             .collect();
         let guests = report.decision.guests.iter().zip(most).enumerate();
         let guests = guests.map(|(at, (guest, most))| {
-            let one = GuestPeriod::new(&guest.name, guest.achieved, guest.activity);
+            let one = GuestPeriod::new(&guest.name, guest.achieved, most, guest.activity);
             match self.allocator.curve(at) {
-                Some(curve) if curve.is_known() => one.with_curve(most, |sizes| {
+                Some(curve) if curve.is_known() => one.with_curve(|sizes| {
                     let units = |&size: &u64| size as f64 / UNIT as f64;
                     curve.miss_ratios(&sizes.iter().map(units).collect::<Vec<_>>())
                 }),
@@ -269,13 +268,12 @@ impl Controller {
     fn hints(&mut self, seen: &[Observation]) -> Vec<String> {
         let mut hints = Vec::new();
         let host = &self.config.host;
-        let wants_back = host.idle_after.is_some() || host.pressure.is_some();
+        if host.idle_after.is_some() || host.pressure.is_some() {
+            self.ask_for_free_pages(seen);
+        }
         for (at, guest) in self.guests.iter().enumerate() {
-            if wants_back && seen[at].achieved.is_some() {
-                let ask = || guest.actuator.reports_free_pages();
-                if guest.reports_free_pages.get_or_init(ask) == &Some(false) {
-                    hints.push(keeps_freed_pages(&guest.name, &guest.actuator));
-                }
+            if guest.reports_free_pages == Some(Some(false)) && seen[at].achieved.is_some() {
+                hints.push(keeps_freed_pages(&guest.name, &guest.actuator));
             }
             let Some(feed) = &guest.feed else { continue };
             let needs_curve = self.allocator.curve(at).is_some();
@@ -290,6 +288,21 @@ impl Controller {
             ));
         }
         hints
+    }
+
+    /// Asks the balloons in sight that were not asked yet whether they report free pages, all at once.
+    fn ask_for_free_pages(&mut self, seen: &[Observation]) {
+        let is_unasked = |at: &usize| {
+            seen[*at].achieved.is_some() && self.guests[*at].reports_free_pages.is_none()
+        };
+        let unasked: Vec<usize> = (0..self.guests.len()).filter(is_unasked).collect();
+        let guests = &self.guests;
+        let ask = |&at: &usize| move || Ok(guests[at].actuator.reports_free_pages());
+        let answers = at_once(unasked.iter().map(ask).collect());
+        for (at, answer) in unasked.into_iter().zip(answers) {
+            // One whose thread broke off is asked again.
+            self.guests[at].reports_free_pages = answer.ok();
+        }
     }
 
     /// From one period to the next.
@@ -409,8 +422,8 @@ fn limits_of(one: &GuestConfig) -> Result<GuestLimits, ConfigError> {
 }
 
 impl Guest {
-    /// Begins to listen to its agent.
-    fn new(one: &GuestConfig) -> Result<Self, ConfigError> {
+    /// Begins to listen to its agent. `remembered` is how it was before.
+    fn new(one: &GuestConfig, remembered: Option<String>) -> Result<Self, ConfigError> {
         let name = &one.name;
         let feed = one.agent.as_ref().map(Feed::start).transpose();
         let feed = feed.map_err(|error| {
@@ -421,10 +434,10 @@ impl Guest {
         Ok(Self {
             name: name.clone(),
             feed,
-            remembered: one.actuator.remember(),
+            remembered,
             requests: one.actuator.requests(),
             actuator: one.actuator.clone(),
-            reports_free_pages: OnceLock::new(),
+            reports_free_pages: None,
         })
     }
 

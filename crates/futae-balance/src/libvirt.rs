@@ -57,18 +57,21 @@ impl LibvirtConfig {
         Ok(names)
     }
 
-    /// The settings of one domain.
-    pub(crate) fn guest(&self, name: &str) -> Result<GuestConfig, String> {
-        let maximum = match self.maximum {
-            Some(maximum) => maximum,
-            None => Size::Bytes(virsh::maximum(name, self.uri.as_deref(), TIMEOUT)?),
-        };
+    /// What a domain that runs may have by these settings, and how many bytes it has.
+    pub(crate) fn ask(&self, name: &str) -> Result<(GuestConfig, u64), String> {
+        let memory = virsh::memory(name, self.uri.as_deref(), TIMEOUT)?;
+        Ok((self.guest(name, memory.maximum), memory.used))
+    }
+
+    /// The settings of one domain, whose maximum libvirt has as so many bytes.
+    pub(crate) fn guest(&self, name: &str, maximum: u64) -> GuestConfig {
+        let maximum = self.maximum.unwrap_or(Size::Bytes(maximum));
         let named = |path: &Path| PathBuf::from(path.to_string_lossy().replace(NAME, name));
         let agent = self.agent.as_ref().map(|agent| match agent {
             AgentConfig::Connect(path) => AgentConfig::Connect(named(path)),
             AgentConfig::Listen(path) => AgentConfig::Listen(named(path)),
         });
-        Ok(GuestConfig {
+        GuestConfig {
             name: name.to_owned(),
             minimum: self.minimum,
             maximum,
@@ -80,7 +83,7 @@ impl LibvirtConfig {
                 domain: name.to_owned(),
                 uri: self.uri.clone(),
             },
-        })
+        }
     }
 }
 
@@ -159,7 +162,8 @@ mod tests {
         );
         let each = config("/run/%n.sock");
         assert_eq!(each.problem(), None);
-        let guest = each.guest("db").expect("known");
+        let guest = each.guest("db", 1);
+        assert_eq!(guest.maximum, Size::Bytes(2));
         assert_eq!(
             guest.agent,
             Some(AgentConfig::Listen("/run/db.sock".into()))

@@ -31,6 +31,9 @@ pub struct GuestPeriod {
     pub name: String,
     /// Bytes that it had; none if it was out of sight.
     pub has: Option<u64>,
+    /// Bytes that it might have at most; none in files of earlier versions.
+    #[serde(default)]
+    pub maximum: Option<u64>,
     /// Pages that it found in its page cache; none if its agent was silent.
     pub hits: Option<u64>,
     /// Pages that it waited for.
@@ -48,12 +51,13 @@ pub struct GuestPeriod {
 }
 
 impl GuestPeriod {
-    /// What a guest did and had.
+    /// What a guest did and had, and might have at most.
     #[must_use]
-    pub fn new(name: &str, has: Option<u64>, did: Option<Activity>) -> Self {
+    pub fn new(name: &str, has: Option<u64>, maximum: u64, did: Option<Activity>) -> Self {
         Self {
             name: name.to_owned(),
             has,
+            maximum: Some(maximum),
             hits: did.map(|did| did.hits),
             misses: did.map(|did| did.misses),
             cache: did.and_then(|did| did.cache),
@@ -63,10 +67,10 @@ impl GuestPeriod {
         }
     }
 
-    /// With the curve that `ratios` says for sizes in bytes, up to `most`.
+    /// With the curve that `ratios` says for sizes in bytes, up to the maximum.
     #[must_use]
-    pub fn with_curve(mut self, most: u64, ratios: impl FnOnce(&[u64]) -> Vec<f64>) -> Self {
-        self.curve_step = (most / u64::from(SIZES)).max(1);
+    pub fn with_curve(mut self, ratios: impl FnOnce(&[u64]) -> Vec<f64>) -> Self {
+        self.curve_step = (self.maximum.unwrap_or(0) / u64::from(SIZES)).max(1);
         let sizes: Vec<u64> = (0..=u64::from(SIZES))
             .map(|at| at * self.curve_step)
             .collect();
@@ -247,8 +251,8 @@ mod tests {
             cache: Some(1 << 20),
             pressure: None,
         };
-        let known = GuestPeriod::new("db", Some(1 << 30), Some(did));
-        let known = known.with_curve(320, |sizes| {
+        let known = GuestPeriod::new("db", Some(1 << 30), 320, Some(did));
+        let known = known.with_curve(|sizes| {
             sizes
                 .iter()
                 .map(|&size| 1.0 - size as f64 / 320.0)
@@ -256,7 +260,7 @@ mod tests {
         });
         let period = Period {
             time: 12.5,
-            guests: vec![known, GuestPeriod::new("web", None, None)],
+            guests: vec![known, GuestPeriod::new("web", None, 320, None)],
         };
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("samples");
@@ -279,7 +283,7 @@ mod tests {
     fn line(time: f64) -> String {
         let period = Period {
             time,
-            guests: vec![GuestPeriod::new("db", Some(1 << 30), None)],
+            guests: vec![GuestPeriod::new("db", Some(1 << 30), 1 << 30, None)],
         };
         serde_json::to_string(&period).expect("JSON") + "\n"
     }

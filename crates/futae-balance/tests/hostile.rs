@@ -233,9 +233,13 @@ fn config(place: &Path, evaluator: &str) -> Config {
         )
     };
     let guests: String = (0..GUESTS).map(guest).collect();
+    let settings = match evaluator {
+        "paper" => "[paper]\nmove_when = \"always\"\nstep = \"16MiB\"\n",
+        _ => "",
+    };
     let text = format!(
         "total = \"600MiB\"\nperiod = 0.1\nreserve = \"0MiB\"\nreturn_on_exit = true\n\
-         evaluator = \"{evaluator}\"\n[paper]\nmove_when = \"always\"\nstep = \"16MiB\"\n{guests}"
+         evaluator = \"{evaluator}\"\n{settings}{guests}"
     );
     Config::parse(&text).expect("a good configuration")
 }

@@ -13,6 +13,26 @@ use tempfile::NamedTempFile;
 #[cfg(feature = "parquet")]
 mod parquet;
 
+/// Whether a file may be where an option names it: not a directory, and in one that is there.
+///
+/// # Errors
+///
+/// What is in its place, or missing.
+pub fn check_place(option: &str, path: &Path) -> Result<(), Failure> {
+    let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    let shown = path.display();
+    if path.is_dir() {
+        let problem = format!("{option} {shown}: it is a directory; name a file in it");
+        return Err(Failure::usage(problem));
+    }
+    if !directory.is_dir() {
+        let directory = directory.display();
+        return Err(anyhow!("{option} {shown}: there is no directory {directory}").into());
+    }
+    Ok(())
+}
+
 /// A file that can be written, found out before the work begins whose result it is to hold.
 pub struct Output {
     path: PathBuf,

@@ -43,15 +43,20 @@ pub fn resize(engine: &Arc<Engine>, cache: Size) -> Result<Value, String> {
 
 /// Refuses a cache that this machine's memory cannot hold, in a sentence that says what to do.
 pub fn check_cache_bytes(cache_bytes: u64) -> Result<(), String> {
+    check_memory_bytes("a cache", cache_bytes)
+}
+
+/// Refuses something of this many bytes that this machine's memory cannot hold, in a sentence that says what to do.
+pub fn check_memory_bytes(what: &str, bytes: u64) -> Result<(), String> {
     let info = rustix::system::sysinfo();
     // Both fields are of the platform's word size.
     let memory_bytes = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
-    if cache_bytes <= memory_bytes {
+    if bytes <= memory_bytes {
         return Ok(());
     }
     Err(format!(
-        "a cache of {} is more than the {} MiB of memory that this machine has; choose a smaller one",
-        Size::Bytes(cache_bytes),
+        "{what} of {} is more than the {} MiB of memory that this machine has; choose a smaller one",
+        Size::Bytes(bytes),
         memory_bytes >> 20
     ))
 }

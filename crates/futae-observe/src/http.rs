@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, SocketFlags, send, shutdown};
 use std::collections::VecDeque;
 use std::io;
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -111,6 +111,20 @@ impl Http {
         Self::start_with_timeout(address, access, insecure_tcp, routes, TIMEOUT)
     }
 
+    /// Whether nothing but the machine's state keeps [`Self::start`] from answering there.
+    ///
+    /// # Errors
+    ///
+    /// [`HttpError`], for what the address itself is refused.
+    pub fn check(address: &Listen, insecure_tcp: bool) -> Result<(), HttpError> {
+        let text = || address.to_string();
+        match address {
+            Listen::Unix(_) => Ok(()),
+            Listen::Tcp { host, port } => resolved((host, *port), insecure_tcp, &text).map(drop),
+            Listen::VhostUser(_) => Err(HttpError::Kind { address: text() }),
+        }
+    }
+
     fn start_with_timeout(
         address: &Listen,
         access: &Access,
@@ -164,6 +178,26 @@ impl Drop for Http {
     }
 }
 
+/// What a TCP address stands for, and whether only this machine reaches all of that.
+fn resolved(
+    (host, port): (&str, u16),
+    insecure_tcp: bool,
+    text: &dyn Fn() -> String,
+) -> Result<(Vec<SocketAddr>, bool), HttpError> {
+    let found = (host, port).to_socket_addrs();
+    let addresses: Vec<_> = found
+        .map_err(|source| HttpError::Listen {
+            address: text(),
+            source,
+        })?
+        .collect();
+    let is_local = addresses.iter().all(|address| address.ip().is_loopback());
+    if !insecure_tcp && !is_local {
+        return Err(HttpError::InsecureTcp { address: text() });
+    }
+    Ok((addresses, is_local))
+}
+
 /// A socket, its address, and whether it is TCP that only this machine reaches.
 fn bind(
     address: &Listen,
@@ -182,14 +216,7 @@ fn bind(
                 address: text(),
                 source,
             };
-            let addresses: Vec<_> = (host.as_str(), *port)
-                .to_socket_addrs()
-                .map_err(refused)?
-                .collect();
-            let is_local = addresses.iter().all(|address| address.ip().is_loopback());
-            if !insecure_tcp && !is_local {
-                return Err(HttpError::InsecureTcp { address: text() });
-            }
+            let (addresses, is_local) = resolved((host, *port), insecure_tcp, &text)?;
             let host = host.clone();
             if let Some((socket, address)) = futae_systemd::take_tcp(&addresses) {
                 let port = address.port();

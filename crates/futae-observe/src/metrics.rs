@@ -180,7 +180,7 @@ pub fn reference() -> String {
     };
     head(&mut page, "A server", "`level`");
     rows(&mut page, SERVER);
-    let cache = "`cache` (the export that has the cache for itself, or `common`)";
+    let cache = "`cache` (the export that has the cache for itself, or `common`; an export added to a cache of one changes it)";
     head(&mut page, "A cache", &format!("`level`, {cache}, `policy`"));
     rows(&mut page, CACHE);
     let class = "`class` (of the store: `local`, `remote` or a name)";

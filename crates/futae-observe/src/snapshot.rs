@@ -69,12 +69,15 @@ impl Snapshot {
         }
     }
 
-    /// What a cache is called: the export that has it for itself, or `common`.
+    /// What the cache of several exports is called. No export with a cache of its own may have this name.
+    pub const COMMON: &str = "common";
+
+    /// What a cache is called: the export that has it for itself, or [`Self::COMMON`].
     #[must_use]
     pub fn name_of(cache: &EngineReport) -> &str {
         match &cache.exports[..] {
             [only] => only,
-            _ => "common",
+            _ => Self::COMMON,
         }
     }
 

@@ -39,22 +39,24 @@ impl Counters {
         (self.requests > 0).then(|| self.hits as f64 / self.requests as f64)
     }
 
-    /// The difference from `earlier`, a copy of the same counters.
+    /// The difference from `earlier`, a copy of the same counters. A count that is smaller now, since it was begun anew, is 0.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
-            requests: self.requests - earlier.requests,
-            hits: self.hits - earlier.hits,
-            misses: self.misses - earlier.misses,
-            admissions: self.admissions - earlier.admissions,
-            bypasses: self.bypasses - earlier.bypasses,
-            evictions: self.evictions - earlier.evictions,
-            demotions_in: self.demotions_in - earlier.demotions_in,
-            demotions_declined: self.demotions_declined - earlier.demotions_declined,
-            demotions_out: self.demotions_out - earlier.demotions_out,
-            notices_in: self.notices_in - earlier.notices_in,
-            notices_out: self.notices_out - earlier.notices_out,
-            invalidations: self.invalidations - earlier.invalidations,
+            requests: self.requests.saturating_sub(earlier.requests),
+            hits: self.hits.saturating_sub(earlier.hits),
+            misses: self.misses.saturating_sub(earlier.misses),
+            admissions: self.admissions.saturating_sub(earlier.admissions),
+            bypasses: self.bypasses.saturating_sub(earlier.bypasses),
+            evictions: self.evictions.saturating_sub(earlier.evictions),
+            demotions_in: self.demotions_in.saturating_sub(earlier.demotions_in),
+            demotions_declined: self
+                .demotions_declined
+                .saturating_sub(earlier.demotions_declined),
+            demotions_out: self.demotions_out.saturating_sub(earlier.demotions_out),
+            notices_in: self.notices_in.saturating_sub(earlier.notices_in),
+            notices_out: self.notices_out.saturating_sub(earlier.notices_out),
+            invalidations: self.invalidations.saturating_sub(earlier.invalidations),
         }
     }
 }

@@ -72,7 +72,7 @@ struct {
 } files SEC(".maps");
 struct {
 	MAP_NUMBER(type, MAP_PERCPU_ARRAY);
-	MAP_NUMBER(max_entries, 5); /* TALLIES */
+	MAP_NUMBER(max_entries, 6); /* TALLIES */
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, u64);
 } lost SEC(".maps");
@@ -109,8 +109,9 @@ struct {
 } references SEC(".maps");
 
 /* WITHOUT_DATA: pages that were not copied and sent as notices. COPY_NS: time that the copies took, and COPY_TURN, how
- * many folios were copied: of these one in so many is timed, for all of them. */
-enum { LOST_NOTICES, LOST_REFERENCES, WITHOUT_DATA, COPY_NS, COPY_TURN, TALLIES };
+ * many folios were copied: of these one in so many is timed, for all of them. LOST_GROUPS: counts for which there was no
+ * room in groups. */
+enum { LOST_NOTICES, LOST_REFERENCES, WITHOUT_DATA, COPY_NS, COPY_TURN, LOST_GROUPS, TALLIES };
 enum { FOLIOS_TIMED_ONE_IN = 16 };
 /* Data in a ring at which the reader is woken before its time. */
 #define WAKE_BYTES 262144
@@ -190,6 +191,13 @@ INLINE struct counters *find_or_make(void *map, const void *key)
 	return map_lookup(map, key);
 }
 
+INLINE void count_lost(u32 what, u64 amount)
+{
+	u64 *counter = map_lookup(&lost, &what);
+	if (counter)
+		*counter += amount;
+}
+
 INLINE void count(struct inode *inode, u64 group, enum field field, s64 amount)
 {
 	u32 device = device_of(inode);
@@ -200,6 +208,8 @@ INLINE void count(struct inode *inode, u64 group, enum field field, s64 amount)
 		counters = find_or_make(&groups, &group);
 		if (counters)
 			counters->of[field] += amount;
+		else
+			count_lost(LOST_GROUPS, 1);
 	}
 	if (count_files) {
 		struct file_key key = { device, 0, inode->i_ino };
@@ -207,13 +217,6 @@ INLINE void count(struct inode *inode, u64 group, enum field field, s64 amount)
 		if (counters)
 			__sync_fetch_and_add(&counters->of[field], amount);
 	}
-}
-
-INLINE void count_lost(u32 what, u64 amount)
-{
-	u64 *counter = map_lookup(&lost, &what);
-	if (counter)
-		*counter += amount;
 }
 
 INLINE u64 wakes(void *ring)

@@ -158,7 +158,16 @@ impl Programs {
             |index: u32| -> anyhow::Result<u64> { Ok(self.lost.get(&index, 0)?.iter().sum()) };
         counts.notices_lost = lost(0)?;
         counts.references_lost = lost(1)?;
+        counts.groups_lost = lost(5)?;
         Ok(counts)
+    }
+
+    /// Forgets what was counted for these memory cgroups.
+    pub fn forget_groups(&mut self, groups: &[u64]) {
+        for group in groups {
+            // One that cannot be removed stays, and is tried again.
+            let _ = self.groups.remove(group);
+        }
     }
 
     /// Evicted pages since the last call, at most this many.

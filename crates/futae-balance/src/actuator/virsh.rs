@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-pub fn achieved(domain: &str, uri: Option<&str>, timeout: Duration) -> Result<u64, String> {
-    told(domain, uri, timeout, "Used memory:")
+/// What a domain has and may have, in bytes.
+pub struct Memory {
+    pub used: u64,
+    pub maximum: u64,
 }
 
-/// Bytes that a domain may have at most.
-pub fn maximum(domain: &str, uri: Option<&str>, timeout: Duration) -> Result<u64, String> {
-    told(domain, uri, timeout, "Max memory:")
+pub fn achieved(domain: &str, uri: Option<&str>, timeout: Duration) -> Result<u64, String> {
+    memory(domain, uri, timeout).map(|memory| memory.used)
 }
 
 /// The names of the domains that run.
@@ -22,21 +23,26 @@ pub fn running(uri: Option<&str>, timeout: Duration) -> Result<Vec<String>, Stri
     Ok(names.map(str::to_owned).collect())
 }
 
-fn told(domain: &str, uri: Option<&str>, timeout: Duration, what: &str) -> Result<u64, String> {
+/// Both sizes of a domain's memory.
+pub fn memory(domain: &str, uri: Option<&str>, timeout: Duration) -> Result<Memory, String> {
     let said = virsh(uri, &["dominfo", domain], timeout)?;
-    let line = said.lines().find_map(|line| line.strip_prefix(what));
-    let kib = line.and_then(|line| {
-        line.trim()
-            .trim_end_matches("KiB")
-            .trim()
-            .parse::<u64>()
-            .ok()
-    });
-    kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(|| {
-        format!(
-            "virsh dominfo {domain} does not tell its {}",
-            what.trim_end_matches(':')
-        )
+    let bytes = |what: &str| {
+        let line = said
+            .lines()
+            .find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
+        let kib = line.and_then(|line| {
+            line.trim()
+                .trim_end_matches("KiB")
+                .trim()
+                .parse::<u64>()
+                .ok()
+        });
+        let bytes = kib.and_then(|kib| kib.checked_mul(1024));
+        bytes.ok_or_else(|| format!("virsh dominfo {domain} does not tell its {what}"))
+    };
+    Ok(Memory {
+        used: bytes("Used memory")?,
+        maximum: bytes("Max memory")?,
     })
 }
 

@@ -1,5 +1,6 @@
 //! The end: guests get back what they had.
 
+use super::kept::Before;
 use super::{Controller, Guest, LOOK_INTERVAL, SLACK, at_once};
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,8 @@ const RETURN_MAX: Duration = Duration::from_secs(15);
 impl Controller {
     /// Gives every guest back what it had, if that was asked for. Returns what could not be done.
     pub fn end(self) -> Vec<String> {
-        let mut problems = Vec::new();
-        if !self.return_on_exit || self.dry_run {
+        let (mut problems, mut left) = (Vec::new(), Vec::new());
+        if !self.gives_back() {
             return problems;
         }
         let end = Instant::now() + RETURN_MAX;
@@ -29,10 +30,21 @@ impl Controller {
             for ((guest, _), answer) in group.iter().zip(at_once(all.collect())) {
                 if let Err(why) = answer {
                     problems.push(format!("{}: {why}", guest.name));
+                    left.extend(Before::of(guest));
                 }
             }
         }
+        if let Some(kept) = &self.kept
+            && let Err(error) = kept.end(left)
+        {
+            problems.push(kept.problem(&error));
+        }
         problems
+    }
+
+    /// Whether guests get back what they had.
+    pub(super) fn gives_back(&self) -> bool {
+        self.return_on_exit && !self.dry_run
     }
 }
 

@@ -1,10 +1,10 @@
 //! Guests that come and go as libvirt starts and stops them.
 
-use super::{Controller, Guest, limits_of};
-use crate::config::bytes;
+use super::{Controller, Guest, at_once};
+use crate::config::{ConfigError, GuestConfig};
 use crate::libvirt::events::Events;
-use crate::libvirt::fit;
-use futae_allocate::{Allocator, Bounds, GuestLimits};
+use crate::libvirt::{LibvirtConfig, fit};
+use futae_allocate::{Allocator, GuestLimits};
 
 impl Controller {
     /// Takes up domains that started, and leaves those that stopped, if libvirt has told of any since this was called last. The
@@ -33,13 +33,12 @@ impl Controller {
         }
     }
 
-    /// Takes up the domains that run now. Who came and who went, in sentences; when libvirt does not answer, or a newcomer cannot be
-    /// taken up, all stays as it is, and that is a problem.
+    /// Leaves the domains that do not run any more, and takes up those that do. Who came and who went, in sentences; a newcomer that
+    /// cannot be taken up is a problem, and left alone. When libvirt does not answer, all stays as it is.
     pub(super) fn follow(&mut self, problems: &mut Vec<String>) -> Vec<String> {
         let Some(libvirt) = self.config.libvirt.clone() else {
             return Vec::new();
         };
-        let named = self.config.guests.len();
         let running = match libvirt.running(&self.config.guests) {
             Ok(running) => running,
             Err(why) => {
@@ -47,71 +46,39 @@ impl Controller {
                 return Vec::new();
             }
         };
-        let known = |name: &String| self.guests.iter().any(|guest| guest.name == *name);
-        let (mut come, mut limits) = (Vec::new(), self.limits_now());
-        for name in running.iter().filter(|name| !known(name)) {
-            let taken = libvirt.guest(name).and_then(|one| {
-                let said = |error: crate::ConfigError| error.to_string();
-                let its = limits_of(&one).map_err(said)?;
-                // Its target in the first period is what it has, so nobody remembers less.
-                Ok((its, Guest::new(&one).map_err(said)?))
-            });
-            match taken {
-                Ok((its, guest)) => {
-                    limits.push(its);
-                    come.push(guest);
-                }
-                Err(why) => problems.push(format!("libvirt: {name} is left alone: {why}")),
-            }
-        }
-        let is_gone = |at: usize, guest: &Guest| at >= named && !running.contains(&guest.name);
-        let gone: Vec<bool> = self
-            .guests
-            .iter()
-            .enumerate()
-            .map(|(at, guest)| is_gone(at, guest))
-            .collect();
-        if come.is_empty() && !gone.contains(&true) {
+        let named = self.config.guests.len();
+        let stays = |at: usize| at < named || running.contains(&self.guests[at].name);
+        let (stay, gone): (Vec<usize>, Vec<usize>) =
+            (0..self.guests.len()).partition(|&at| stays(at));
+        let now = self.limits_now();
+        let mut limits: Vec<GuestLimits> = stay.iter().map(|&at| now[at].clone()).collect();
+        let come = self.newcomers(&libvirt, &running, &mut limits, problems);
+        if come.is_empty() && gone.is_empty() {
             return Vec::new();
         }
-        let stays = |at: usize| !gone.get(at).copied().unwrap_or(false);
-        let limits: Vec<GuestLimits> = limits
-            .into_iter()
-            .enumerate()
-            .filter(|(at, _)| stays(*at))
-            .map(|(_, one)| one)
-            .collect();
         let allocator = match self.allocator_of(limits) {
             Ok(allocator) => allocator,
             Err(why) => {
-                let names: Vec<_> = come.iter().map(|guest| &*guest.name).collect();
-                problems.push(format!(
-                    "libvirt: {} cannot be taken up: {why}",
-                    names.join(", ")
-                ));
+                problems.push(format!("libvirt: {why}"));
                 return Vec::new();
             }
         };
-        let mut changes: Vec<String> = Vec::new();
-        let before = std::mem::take(&mut self.guests);
-        for (at, guest) in before.into_iter().enumerate() {
-            if stays(at) {
-                self.guests.push(guest);
-            } else {
-                changes.push(format!("{} does not run any more", guest.name));
-            }
-        }
-        for guest in come {
-            changes.push(format!("{} runs, and is balanced from now on", guest.name));
-            self.guests.push(guest);
-        }
-        // Where each was before; newcomers were nowhere.
-        let count = self.told.len();
-        let stayed = (0..count).filter(|&at| stays(at)).map(Some);
-        let places: Vec<Option<usize>> = stayed
-            .chain(std::iter::repeat(None))
-            .take(self.guests.len())
+        let left = gone.iter().map(|&at| &self.guests[at]);
+        let mut changes: Vec<String> = left
+            .map(|guest| format!("{} does not run any more", guest.name))
             .collect();
+        let arrived = |guest: &Guest| format!("{} runs, and is balanced from now on", guest.name);
+        changes.extend(come.iter().map(arrived));
+        // Where each was before; newcomers were nowhere.
+        let newcomers = std::iter::repeat_n(None, come.len());
+        let places: Vec<Option<usize>> = stay.iter().copied().map(Some).chain(newcomers).collect();
+        if let Some(kept) = &mut self.kept {
+            gone.iter()
+                .for_each(|&at| kept.forget(&self.guests[at].actuator));
+        }
+        let before = std::mem::take(&mut self.guests).into_iter().enumerate();
+        let stayed = before.filter(|(at, _)| stay.contains(at));
+        self.guests = stayed.map(|(_, guest)| guest).chain(come).collect();
         let moved = |from: &[u64]| -> Vec<u64> {
             let each = places.iter().zip(allocator.targets());
             each.map(|(place, &target)| place.map_or(target, |at| from[at]))
@@ -120,7 +87,48 @@ impl Controller {
         (self.told, self.seen, self.targets) =
             (moved(&self.told), moved(&self.seen), moved(&self.targets));
         (self.host, self.allocator) = (self.host.of(&places), allocator);
+        self.keep(problems);
         changes
+    }
+
+    /// The domains among `running` that are no guests yet and fit beside `limits`, which get theirs.
+    fn newcomers(
+        &self,
+        libvirt: &LibvirtConfig,
+        running: &[String],
+        limits: &mut Vec<GuestLimits>,
+        problems: &mut Vec<String>,
+    ) -> Vec<Guest> {
+        let known = |name: &&String| self.guests.iter().any(|guest| guest.name == **name);
+        let new: Vec<&String> = running.iter().filter(|name| !known(name)).collect();
+        // All at once, so that many that are slow cost no more than one of them.
+        let asked = new.iter().map(|name| || libvirt.ask(name));
+        let answers = at_once(asked.collect());
+        let mut come = Vec::new();
+        for (name, answer) in new.iter().zip(answers) {
+            match answer.and_then(|(one, has)| self.admitted(&one, has, limits)) {
+                Ok(guest) => come.push(guest),
+                Err(why) => problems.push(format!("libvirt: {name} is left alone: {why}")),
+            }
+        }
+        come
+    }
+
+    /// A domain that has so many bytes, if it fits beside `limits`, which get its own.
+    fn admitted(
+        &self,
+        one: &GuestConfig,
+        has: u64,
+        limits: &mut Vec<GuestLimits>,
+    ) -> Result<Guest, String> {
+        let said = |error: ConfigError| error.to_string();
+        let all = [&limits[..], &[one.limits(Some(has)).map_err(said)?]].concat();
+        fit(&mut all.clone(), self.allocator.bounds().total())?;
+        let had = self.kept.as_ref().and_then(|kept| kept.had(&one.actuator));
+        let remembered = had.unwrap_or_else(|| has.to_string());
+        let guest = Guest::new(one, Some(remembered)).map_err(said)?;
+        *limits = all;
+        Ok(guest)
     }
 
     /// What guests may have, each with what it shall have now as its start.
@@ -140,14 +148,9 @@ impl Controller {
 
     /// An allocator of these guests, which begins with what they have, or with less.
     fn allocator_of(&self, mut limits: Vec<GuestLimits>) -> Result<Allocator, String> {
-        let total = bytes("total", self.config.total).map_err(|error| error.to_string())?;
-        let bounds = if limits.is_empty() {
-            Bounds::of_nobody(total)
-        } else {
-            fit(&mut limits, total)?;
-            Bounds::new(limits, total).map_err(|error| error.to_string())?
-        };
-        let settings = self.config.settings().map_err(|error| error.to_string())?;
-        Allocator::new(bounds, settings).map_err(|error| error.to_string())
+        fit(&mut limits, self.allocator.bounds().total())?;
+        let allocator = self.config.allocator(limits);
+        let allocator = allocator.map_err(|error| error.to_string())?;
+        Ok(allocator.after(&self.allocator))
     }
 }

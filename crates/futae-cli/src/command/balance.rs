@@ -1,6 +1,7 @@
 //! `futae balance`: memory moved between running guests.
 
 use super::forecast::size;
+use super::names::{file_name, first_directory};
 use super::observe_args::address;
 use crate::failure::Failure;
 use crate::table::Table;
@@ -10,14 +11,14 @@ use futae_balance::samples::{self, Samples};
 use futae_balance::{Advice, Adviser, Config, Controller, Report};
 use futae_log::{LogArgs, utc};
 use futae_observe::{Http, Moves, Period};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::{self, File};
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -55,7 +56,7 @@ pub struct Args {
     pub log: LogArgs,
 }
 
-/// Balances until SIGTERM or SIGINT.
+/// Balances until SIGTERM, SIGINT or SIGHUP.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let path = args.config.display();
     let text = fs::read_to_string(&args.config).with_context(|| path.to_string())?;
@@ -77,12 +78,19 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let samples = samples.transpose()?;
     let stopped = Arc::new(AtomicBool::new(false));
     // Before anything is told that must be taken back.
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stopped))?;
     }
     let mut controller = Controller::new(&config, args.dry_run)
         .map_err(|error| Failure::usage(format!("{path}: {error}")))?
         .stopped_by(&stopped);
+    let kept = kept_path(&args.config);
+    if let Err(error) = controller.keep_in(&kept) {
+        let kept = kept.display();
+        warn!(
+            "return_on_exit: {kept}: {error}; if futae is killed, the next one does not know what guests had"
+        );
+    }
     let moves = Arc::new(Moves::new(env!("CARGO_PKG_VERSION")));
     let page = page(args, &config, &moves)?;
     futae_systemd::ready("balancing");
@@ -96,6 +104,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let problems = problems.join("; ");
     Err(anyhow::anyhow!("not everything could be given back: {problems}").into())
+}
+
+/// Where it is kept what guests had before: a file for each configuration, which lasts until the machine is started anew.
+fn kept_path(config: &Path) -> PathBuf {
+    let of_service = std::env::var_os("RUNTIME_DIRECTORY").map(first_directory);
+    let of_user =
+        || std::env::var_os("XDG_RUNTIME_DIR").map(|path| PathBuf::from(path).join("futae"));
+    let directory = of_service.or_else(of_user);
+    let directory = directory.unwrap_or_else(|| "/run/futae".into());
+    let config = config.canonicalize().unwrap_or_else(|_| config.to_owned());
+    directory.join(file_name(&config.to_string_lossy(), ".balance.json"))
 }
 
 /// The page, if one was asked for.
@@ -209,6 +228,8 @@ fn advise(config: &Config, path: &Path, as_json: bool) -> Result<(), Failure> {
         let period = period.map_err(wrong)?;
         let adviser = match &mut adviser {
             Some(adviser) => adviser,
+            // Nothing ran yet.
+            None if period.guests.is_empty() => continue,
             none => {
                 let new = Adviser::new(config, &period);
                 none.insert(new.map_err(|error| wrong(error.to_string()))?)
@@ -228,7 +249,7 @@ fn advise(config: &Config, path: &Path, as_json: bool) -> Result<(), Failure> {
         eprintln!("futae: warning: {name}: line {number} is cut off, and is left out");
     }
     let Some(adviser) = adviser else {
-        return Err(wrong("there are no periods in it".to_owned()));
+        return Err(wrong("there are no periods with guests in it".to_owned()));
     };
     let advice = adviser.advice();
     if as_json {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Check a configuration file without serving
 ///
-/// The file is one for `futae serve --config`, or for `futae balance --config`, which has `[[guest]]` tables. Nothing is
+/// The file is one for `futae serve --config`, or for `futae balance --config`, which has a `total`. Nothing is
 /// opened for writing, locked or listened on, so a file can be checked beside the server that uses it. Exits with 2 and
 /// names the key and its line if the file is wrong, and with 1 if something that it names is missing.
 #[derive(clap::Args)]
@@ -24,7 +24,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let found = if is_of_balance(&text) {
         let config = Config::parse(&text);
         let config = config.map_err(|error| Failure::usage(format!("{path}: {error}")))?;
-        format!("{} guests", config.guests.len())
+        match config.libvirt {
+            Some(_) => format!(
+                "{} guests, and those that libvirt runs",
+                config.guests.len()
+            ),
+            None => format!("{} guests", config.guests.len()),
+        }
     } else {
         super::serve::check(&args.file)?
     };
@@ -32,8 +38,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether there is a table that only `futae balance` knows.
+/// Whether there is a key that only `futae balance` knows. A file that is not TOML has the same error as either.
 fn is_of_balance(text: &str) -> bool {
-    text.lines()
-        .any(|line| line.trim_start().starts_with("[[guest]]"))
+    let table: toml::Table = text.parse().unwrap_or_default();
+    ["total", "guest", "libvirt"]
+        .iter()
+        .any(|key| table.contains_key(*key))
 }

@@ -14,6 +14,7 @@ pub mod locality;
 mod manual;
 pub mod mount;
 pub mod mrc;
+mod names;
 mod observe_args;
 mod otlp;
 pub mod paper;

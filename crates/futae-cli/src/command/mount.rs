@@ -341,7 +341,7 @@ impl Plan {
             join_reads_bytes,
             access: args.allow_other.as_deref().map(access).transpose()?,
             control: control.transpose()?,
-            observe: args.observe.plan()?,
+            observe: args.observe.plan(false)?,
             otlp: args.otlp.plan()?,
         })
     }

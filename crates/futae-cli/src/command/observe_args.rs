@@ -46,11 +46,14 @@ pub(super) struct Observing {
 }
 
 impl ObserveArgs {
-    /// Checks the addresses.
-    pub fn plan(&self) -> Result<Observe, Failure> {
+    /// Checks the addresses. With `insecure_tcp` other machines may reach them.
+    pub fn plan(&self, insecure_tcp: bool) -> Result<Observe, Failure> {
         let read = |option, text: &Option<String>| {
-            let text = text.as_deref();
-            text.map(|text| address(option, text)).transpose()
+            let Some(text) = text else { return Ok(None) };
+            let (listen, access) = address(option, text)?;
+            Http::check(&listen, insecure_tcp)
+                .map_err(|error| Failure::usage(format!("{option} {error}")))?;
+            Ok::<_, Failure>(Some((listen, access)))
         };
         let (metrics, web) = (read("--metrics", &self.metrics)?, read("--web", &self.web)?);
         let forecast = self.forecast.as_deref().map(watched_forecast).transpose()?;

@@ -5,7 +5,7 @@ mod lock;
 
 use super::volumes::Source;
 use crate::failure::Failure;
-use anyhow::anyhow;
+use crate::save::check_place;
 use futae_engine::{Engine, Identity, NamedVolume, WarmState};
 use futae_policy::VolumeId;
 use futae_units::Size;
@@ -64,21 +64,8 @@ impl StateArgs {
                 "--state-every is between 0.1 and a million seconds",
             ));
         }
-        let Some(path) = &self.state else {
-            return Ok(());
-        };
-        let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new("."));
-        let shown = path.display();
-        if path.is_dir() {
-            let problem = format!("--state {shown}: it is a directory; name a file in it");
-            return Err(Failure::usage(problem));
-        }
-        if !directory.is_dir() {
-            let directory = directory.display();
-            return Err(anyhow!("--state {shown}: there is no directory {directory}").into());
-        }
-        Ok(())
+        let state = self.state.as_deref();
+        state.map_or(Ok(()), |path| check_place("--state", path))
     }
 
     fn every_seconds(&self) -> f64 {

@@ -62,6 +62,24 @@ impl Status {
         }
     }
 
+    /// The cache that is this one, found by an export that it has: others come and go.
+    fn cache_of(&self, cache: &EngineReport) -> Option<&EngineReport> {
+        let is_its = |name: &String| cache.exports.contains(name);
+        self.engines()
+            .iter()
+            .find(|known| known.exports.iter().any(is_its))
+    }
+
+    /// Whether this counts on from there: the program was not started again, and no cache was made anew.
+    fn goes_on_from(&self, before: &Self) -> bool {
+        let requests = |report: &EngineReport| report.engine.counters.requests;
+        let is_anew = |now: &EngineReport| {
+            let earlier = before.cache_of(now);
+            earlier.is_some_and(|earlier| requests(now) < requests(earlier))
+        };
+        self.uptime_seconds() > before.uptime_seconds() && !self.engines().iter().any(is_anew)
+    }
+
     /// What is not of one cache.
     fn headline(&self) -> String {
         match self {
@@ -118,6 +136,7 @@ fn look(path: &Path) -> Result<Status, Failure> {
 }
 
 fn render(now: &Status, before: Option<&Status>) -> String {
+    let before = before.filter(|before| now.goes_on_from(before));
     let seconds = before.map(|before| now.uptime_seconds() - before.uptime_seconds());
     let mut text = format!(
         "{}; {}\n\n",
@@ -139,8 +158,8 @@ fn render(now: &Status, before: Option<&Status>) -> String {
         "refused",
         "errors",
     ]);
-    for (at, report) in now.engines().iter().enumerate() {
-        let earlier = before.and_then(|before| before.engines().get(at));
+    for report in now.engines() {
+        let earlier = before.and_then(|before| before.cache_of(report));
         add_row(&mut table, report, earlier, seconds);
     }
     text.push_str(&table.render());
@@ -370,20 +389,18 @@ fn add_row(
     let counters = before.map_or(engine.counters, |b| {
         engine.counters.since(&b.engine.counters)
     });
-    let rate =
-        |n: u64, earlier: fn(&EngineReport) -> u64| rate(n - before.map_or(0, earlier), seconds);
+    let store_reads = before.map_or(0, |before| before.engine.store_reads);
+    let store_reads = engine.store_reads.saturating_sub(store_reads);
     let full = engine.resident_blocks as f64 / engine.capacity_blocks.max(1) as f64;
     table.row([
         now.exports.join(","),
         engine.policy.clone(),
         percent(Some(full)),
-        rate(engine.counters.requests, |r| r.engine.counters.requests),
+        rate(counters.requests, seconds),
         percent(counters.hit_ratio()),
-        rate(engine.store_reads, |r| r.engine.store_reads),
+        rate(store_reads, seconds),
         dirty(engine),
-        rate(engine.counters.demotions_in, |r| {
-            r.engine.counters.demotions_in
-        }),
+        rate(counters.demotions_in, seconds),
         count(engine.demotions_refused),
         count(engine.errors),
     ]);
@@ -439,6 +456,45 @@ mod tests {
         let before = Status::Server(server(7));
         let text = exports(&server(27), Some(&before), Some(2.0));
         assert_eq!(row(&text, "b ")[..3], ["b", "0", "10/s"], "{text}");
+    }
+
+    /// A server that is up for so long, with caches that have these exports and so many requests.
+    fn server(uptime_seconds: f64, caches: &[(&[&str], u64)]) -> Status {
+        let cache = |&(names, requests): &(&[&str], u64)| {
+            let mut engine = EngineStatus {
+                store_reads: requests,
+                ..EngineStatus::default()
+            };
+            engine.counters.requests = requests;
+            EngineReport {
+                exports: names.iter().map(|&name| name.to_owned()).collect(),
+                engine,
+            }
+        };
+        Status::Server(ServerStatus {
+            uptime_seconds,
+            engines: caches.iter().map(cache).collect(),
+            ..ServerStatus::default()
+        })
+    }
+
+    #[test]
+    fn caches_that_come_and_go_do_not_mix_the_rates_of_others() {
+        let before = server(1.0, &[(&["a"], 500), (&["b", "c"], 100)]);
+        let text = render(&server(3.0, &[(&["b", "c", "d"], 140)]), Some(&before));
+        assert!(text.contains("rates of the last 2.0 s"), "{text}");
+        let row = text.lines().find(|line| line.starts_with("b,c,d"));
+        assert!(row.is_some_and(|row| row.contains(" 20/s ")), "{text}");
+    }
+
+    #[test]
+    fn a_program_that_was_started_again_is_counted_anew() {
+        let before = server(9.0, &[(&["a"], 500)]);
+        for (seconds, requests) in [(2.0, 7), (2.0, 900), (10.0, 7)] {
+            let text = render(&server(seconds, &[(&["a"], requests)]), Some(&before));
+            assert!(text.contains("counts since the start"), "{text}");
+            assert!(text.contains(&format!(" {requests} ")), "{text}");
+        }
     }
 
     #[test]

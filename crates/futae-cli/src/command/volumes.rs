@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use anyhow::Context;
+use futae_agent_protocol::printable;
 use futae_engine::{FileStore, Store};
 use futae_host::RateLimits;
 use futae_nbd::{NbdUri, Transport};
@@ -184,6 +185,7 @@ impl VolumeSpec {
 
     /// Reads `SOURCE[,OPTION]...`; `what` is what the volume is called in errors.
     pub fn new(what: &str, name: &str, text: &str) -> Result<Self, String> {
+        check_name(what, name)?;
         let (mut share, mut read_only, mut is_protected, mut class) = (None, false, false, None);
         let (mut connections, mut requests) = (None, None);
         let (mut iops, mut bandwidth, mut weight) = (None, None, None);
@@ -256,6 +258,16 @@ impl VolumeSpec {
     }
 }
 
+/// Refuses names that terminals and metrics would show as other names.
+fn check_name(what: &str, name: &str) -> Result<(), String> {
+    if printable(name) == name {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} {name:?}: a name has no control characters and no marks that turn the direction of text"
+    ))
+}
+
 /// Puts the files that are directly in a directory in its place, each named after both. Hidden ones are left out.
 pub(super) fn expand(what: &str, volumes: Vec<VolumeSpec>) -> Result<Vec<VolumeSpec>, Failure> {
     let mut all = Vec::new();
@@ -294,13 +306,15 @@ fn files_in(what: &str, volume: &VolumeSpec, path: &Path) -> Result<Vec<VolumeSp
     }
     let file = |path: PathBuf| {
         let own = path.file_name().unwrap_or_default().to_string_lossy();
-        VolumeSpec {
-            name: format!("{name}-{own}"),
+        let name = format!("{name}-{own}");
+        check_name(what, &name).map_err(Failure::usage)?;
+        Ok(VolumeSpec {
+            name,
             source: Source::File(path.clone()),
             ..volume.clone()
-        }
+        })
     };
-    Ok(files.into_iter().map(file).collect())
+    files.into_iter().map(file).collect()
 }
 
 /// Refuses two volumes of one name, and one source twice.

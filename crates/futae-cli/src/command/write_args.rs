@@ -6,6 +6,9 @@ use futae_sim::WriteMode;
 use futae_units::Size;
 use std::time::Duration;
 
+/// Options that only a cache has which keeps written data.
+pub(super) const OF_WRITE_BACK: [&str; 2] = ["dirty-max", "dirty-age-max"];
+
 /// When written data goes to the store.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Writes")]
@@ -41,14 +44,12 @@ impl WriteArgs {
         mut options: WriteBackOptions,
     ) -> Result<Option<WriteBackOptions>, Failure> {
         if !self.writes_back() {
-            let given = [
-                (self.dirty_max.is_some(), "--dirty-max"),
-                (self.dirty_age_max.is_some(), "--dirty-age-max"),
-            ];
-            return match given.iter().find(|(is_given, _)| *is_given) {
+            let given = [self.dirty_max.is_some(), self.dirty_age_max.is_some()];
+            let mut given = given.iter().zip(OF_WRITE_BACK);
+            return match given.find(|(is_given, _)| **is_given) {
                 None => Ok(None),
                 Some((_, option)) => Err(Failure::usage(format!(
-                    "{option} is for --write-mode write-back only"
+                    "--{option} is for --write-mode write-back only"
                 ))),
             };
         }

@@ -130,10 +130,13 @@ pub fn seed(options: &Options, guest: usize) -> u64 {
 /// The beginning of a configuration: all but the guests.
 pub fn head(system: &str, trial: Duration, total: u64) -> String {
     format!(
-        "total = \"{}\"\nperiod = {}\nevaluator = \"{system}\"\nreserve = \"64MiB\"\n\
-         [paper]\nstep = \"6400KiB\"\n",
+        "total = \"{}\"\nperiod = {}\nevaluator = \"{system}\"\nreserve = \"64MiB\"\n{}",
         Size::Bytes(total),
-        trial.as_secs_f64()
+        trial.as_secs_f64(),
+        match system {
+            "paper" => "[paper]\nstep = \"6400KiB\"\n",
+            _ => "",
+        }
     )
 }
 

@@ -1,6 +1,7 @@
 //! What `futae check` says of a file for `futae serve`.
 
 use super::Args;
+use super::config::ConfigFile;
 use super::plan::Plan;
 use crate::command::volumes::Source;
 use crate::failure::Failure;
@@ -12,6 +13,15 @@ use std::path::Path;
 
 /// Stands for the name of a socket in a directory: which name that is makes no difference here.
 const SOCKET_NAME: &str = "futae.sock";
+
+/// Checks what a configuration file says by itself, with this text in place of that of the file.
+///
+/// # Errors
+///
+/// What is wrong with it: an option, or options that exclude each other.
+pub fn check_options(path: &Path, text: &str) -> Result<(), Failure> {
+    Plan::new(&ConfigFile::take(path, text)?.with([])?).map(drop)
+}
 
 /// Checks a file, and says what it comes to. Nothing is made, locked or listened on; NBD sources are not connected to.
 ///
@@ -39,6 +49,9 @@ pub fn check(path: &Path) -> Result<String, Failure> {
         let socket = UnixSocket::check(socket, SOCKET_NAME).context(option);
         socket.map_err(|error| args.placed(error.into()))?;
     }
+    args.unclean
+        .check()
+        .map_err(|failure| args.placed(failure))?;
     args.memory
         .check()
         .map_err(|failure| args.placed(failure))?;

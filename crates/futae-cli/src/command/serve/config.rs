@@ -5,7 +5,6 @@ mod include;
 
 use super::Args;
 use crate::failure::Failure;
-use anyhow::Context;
 use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -89,11 +88,18 @@ impl ConfigFile {
         include::read(path)
     }
 
-    /// Reads this file alone.
-    fn read_alone(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("--config {}", path.display()))?;
-        Self::parse(path, &text).map_err(|(line, problem)| {
+    /// The same with this text in place of that of the file.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::read`].
+    pub fn take(path: &Path, text: &str) -> Result<Self, Failure> {
+        include::take(path, text)
+    }
+
+    /// Takes this file alone.
+    fn take_alone(path: &Path, text: &str) -> Result<Self, Failure> {
+        Self::parse(path, text).map_err(|(line, problem)| {
             Failure::usage(format!("{}:{line}: {problem}", path.display()))
         })
     }
@@ -388,6 +394,9 @@ fn plain(value: &DeValue<'_>) -> Result<String, String> {
     let word = match value {
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
+        DeValue::Integer(number) => u128::from_str_radix(number.as_str(), number.radix())
+            .map_err(|error| error.to_string())?
+            .to_string(),
         DeValue::Float(number) => number.as_str().to_owned(),
         other => {
             return Err(format!(
@@ -433,6 +442,10 @@ mod tests {
         assert_eq!(from_file.listen, ["unix:/s", "tcp:localhost:0"]);
         assert_eq!(from_file.feeds, ["a=unix:/f"]);
         assert_eq!((from_file.json, from_file.seed), (true, 7));
+        for seed in ["0x7", "0o7", "0b111", "0x0000_0007"] {
+            let text = FILE.replace("seed = 7", &format!("seed = {seed}"));
+            assert_eq!(args(&text, &[]).expect(seed).seed, 7);
+        }
         let text = "cache = \"1MiB\"\nexport = \"a=/a\"\nlisten = \"unix:/s\"\n";
         assert_eq!(args(text, &[]).expect("valid").exports, ["a=/a"]);
     }

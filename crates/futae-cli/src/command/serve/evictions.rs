@@ -1,6 +1,7 @@
 //! Whether and how what clients and agents demote is verified.
 
 use crate::failure::Failure;
+use futae_control::check_memory_bytes;
 use futae_engine::{Engine, OnRefusal, Verification};
 use futae_units::Size;
 use std::str::FromStr;
@@ -15,7 +16,7 @@ const AUTO_BYTES_MIN: u64 = 4 << 20;
 /// Memory for hashes at most, unless said otherwise: enough for guests of 50 GiB with blocks of 4 KiB.
 const AUTO_BYTES_MAX: u64 = 256 << 20;
 /// Larger blocks are loaded in pieces, and cannot be verified.
-const BLOCK_BYTES_MAX: u64 = 1 << 20;
+pub(super) const BLOCK_BYTES_MAX: u64 = 1 << 20;
 
 /// What is believed of evictions that bring their data.
 #[derive(Clone, Debug, clap::Args)]
@@ -68,6 +69,49 @@ impl EvictionArgs {
         matches!(self.evictions_memory, EvictionsMemory::Off)
     }
 
+    /// Whether what is demoted to a cache with such blocks is verified. `is_taken` says whether clients or agents may demote anything.
+    fn verifies(&self, block_bytes: u64, is_taken: bool) -> bool {
+        match self.evictions_memory {
+            EvictionsMemory::Off => false,
+            EvictionsMemory::Auto => {
+                (is_taken || self.share_equal) && block_bytes <= BLOCK_BYTES_MAX
+            }
+            EvictionsMemory::Bytes(_) => true,
+        }
+    }
+
+    /// Whether the options can be meant, for caches as [`Self::apply`] is told of them.
+    ///
+    /// # Errors
+    ///
+    /// Options that exclude each other; more memory than the machine has.
+    pub(super) fn check(&self, block_bytes: u64, is_taken: bool) -> Result<(), Failure> {
+        let wrong = |problem: String| Err(Failure::usage(problem));
+        let has_hashes = block_bytes <= BLOCK_BYTES_MAX;
+        let most = Size::Bytes(BLOCK_BYTES_MAX);
+        let of_large =
+            format!("blocks of more than {most} have no hashes; choose a smaller --block");
+        if self.share_equal && self.is_off() {
+            let problem = "--share-equal finds equal blocks by their hashes; leave out --evictions-memory off";
+            return wrong(problem.to_owned());
+        }
+        if self.share_equal && !has_hashes {
+            return wrong(format!("--share-equal: {of_large}"));
+        }
+        if let EvictionsMemory::Bytes(bytes) = self.evictions_memory {
+            if !has_hashes {
+                return wrong(format!("--evictions-memory: {of_large}"));
+            }
+            check_memory_bytes("a table", bytes)
+                .map_err(|problem| Failure::usage(format!("--evictions-memory: {problem}")))?;
+        }
+        if self.verify_evictions && !self.verifies(block_bytes, is_taken) {
+            let problem = "--verify-evictions: nothing is verified; see --evictions-memory";
+            return wrong(problem.to_owned());
+        }
+        Ok(())
+    }
+
     /// Has a cache of `blocks` blocks, one of several that have `total_blocks` together, verify what is demoted
     /// to it, where that is wanted. `is_taken` says whether clients or agents may demote anything.
     pub(super) fn apply(
@@ -76,32 +120,16 @@ impl EvictionArgs {
         (blocks, total_blocks): (u32, u32),
         is_taken: bool,
     ) -> Result<(), Failure> {
-        if self.share_equal && self.is_off() {
-            let problem = "--share-equal finds equal blocks by their hashes; leave out --evictions-memory off";
-            return Err(Failure::usage(problem));
+        if !self.verifies(engine.block_bytes(), is_taken) {
+            return Ok(());
         }
-        let can = (is_taken || self.share_equal) && engine.block_bytes() <= BLOCK_BYTES_MAX;
         let memory_bytes = match self.evictions_memory {
-            EvictionsMemory::Auto if can => {
+            EvictionsMemory::Bytes(bytes) => share_of(bytes, blocks, total_blocks),
+            EvictionsMemory::Auto | EvictionsMemory::Off => {
                 let wanted = u64::from(blocks) * CACHES * HASH_BYTES;
                 wanted
                     .max(AUTO_BYTES_MIN)
                     .min(share_of(AUTO_BYTES_MAX, blocks, total_blocks))
-            }
-            EvictionsMemory::Bytes(bytes) => share_of(bytes, blocks, total_blocks),
-            EvictionsMemory::Auto | EvictionsMemory::Off => {
-                if self.share_equal {
-                    let most = Size::Bytes(BLOCK_BYTES_MAX);
-                    let problem = format!(
-                        "--share-equal: blocks of more than {most} have no hashes; choose a smaller --block"
-                    );
-                    return Err(Failure::usage(problem));
-                }
-                if self.verify_evictions {
-                    let problem = "--verify-evictions: nothing is verified; see --evictions-memory";
-                    return Err(Failure::usage(problem));
-                }
-                return Ok(());
             }
         };
         let how = Verification {

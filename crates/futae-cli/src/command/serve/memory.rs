@@ -1,6 +1,7 @@
 //! `--memory-file`: caches whose memory outlives the server.
 
-use super::names::{stored_as, with_suffix};
+use super::super::names::{stored_as, with_suffix};
+use super::evictions::BLOCK_BYTES_MAX;
 use crate::failure::Failure;
 use anyhow::anyhow;
 use futae_engine::{Engine, MemoryFile, MemoryTrust};
@@ -43,6 +44,22 @@ enum Trust {
 }
 
 impl MemoryArgs {
+    /// Whether a file can hold blocks of this size.
+    ///
+    /// # Errors
+    ///
+    /// They are too large.
+    pub(super) fn check_blocks(&self, block_bytes: u64) -> Result<(), Failure> {
+        if self.memory_file.is_none() || block_bytes <= BLOCK_BYTES_MAX {
+            return Ok(());
+        }
+        let most = Size::Bytes(BLOCK_BYTES_MAX);
+        let problem = format!(
+            "--memory-file: blocks of more than {most} cannot be kept; choose a smaller --block"
+        );
+        Err(Failure::usage(problem))
+    }
+
     /// Whether the file can be made where it is to be.
     ///
     /// # Errors

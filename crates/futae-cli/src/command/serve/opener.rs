@@ -1,10 +1,10 @@
 //! Exports, opened: at the start, and those that are added while the server runs.
 
+use super::super::names::with_suffix;
 use super::super::otlp::{OtlpPlan, Tracing};
 use super::super::volumes::{Claim, ClassNames, StoreClass, VolumeSpec};
 use super::evictions::EvictionArgs;
 use super::memory::KeptMemory;
-use super::names::with_suffix;
 use super::plan::{blocks_of, export};
 use super::privileges::PrivilegeArgs;
 use super::state::KeptState;

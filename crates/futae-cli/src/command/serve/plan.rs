@@ -8,9 +8,11 @@ use super::state::KeptState;
 use super::{Args, Demotion, clashes, feeds, tls};
 use crate::defaults::SERVE_POLICY;
 use crate::failure::Failure;
+use crate::save::check_place;
 use futae_control::check_cache_bytes;
 use futae_engine::{EngineOptions, OnEviction, PAGE_BYTES};
 use futae_host::{Access, BUFFER_MEMORY_MIN, Export, Gate, Listen, OpenExport, ServerOptions};
+use futae_observe::Snapshot;
 use futae_policy::{PolicySpec, Shape};
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use std::fmt;
@@ -28,7 +30,13 @@ pub(super) fn export(text: &str) -> Result<VolumeSpec, String> {
                  [,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only]"
             )
         })?;
-    VolumeSpec::new("export", name, rest)
+    let spec = VolumeSpec::new("export", name, rest)?;
+    if name == Snapshot::COMMON && spec.share.is_some() {
+        return Err(format!(
+            "export {name}: share: in metrics, {name} is the cache of the exports without a share; give the export another name"
+        ));
+    }
+    Ok(spec)
 }
 
 /// What the arguments come to, before anything is opened.
@@ -96,6 +104,10 @@ impl Plan {
             .collect::<Result<_, _>>()?;
         let common_blocks = what_is_left(total_blocks, &own_blocks, block_bytes)?;
         args.state.check()?;
+        args.memory.check_blocks(block_bytes)?;
+        if let Some(log) = &args.decision_log {
+            check_place("--decision-log", log)?;
+        }
         let gates = args.listen.iter().map(|text| gate(text, &exports));
         let gates: Vec<Gate> = gates.collect::<Result<_, _>>().map_err(Failure::usage)?;
         let control = args.control.as_deref().map(control).transpose();
@@ -146,6 +158,7 @@ impl Plan {
             decision_log: args.decision_log.clone(),
             write_back: args.writes.options(block_bytes)?,
         };
+        args.evictions.check(block_bytes, server.demotion)?;
         let opener = Arc::new(Opener {
             cache,
             classes,
@@ -168,7 +181,7 @@ impl Plan {
             own_blocks,
             common_blocks,
             opener,
-            observe: args.observe.plan()?,
+            observe: args.observe.plan(args.insecure_tcp)?,
             server,
         };
         clashes::refuse(args, &plan)?;
@@ -292,8 +305,12 @@ fn control(text: &str) -> Result<(Listen, Access), String> {
     let wrong = |problem: String| format!("--control {text}: {problem}");
     let (rest, access) = Access::take_from(text).map_err(wrong)?;
     let address = rest.parse();
-    let address = address.map_err(|error: futae_host::HostError| wrong(error.to_string()))?;
-    Ok((address, access))
+    match address.map_err(|error: futae_host::HostError| wrong(error.to_string()))? {
+        address @ Listen::Unix(_) => Ok((address, access)),
+        Listen::Tcp { .. } | Listen::VhostUser(_) => Err(wrong(
+            "orders are taken on unix sockets only; write unix:PATH".to_owned(),
+        )),
+    }
 }
 
 fn wrong_policy(problem: impl fmt::Display) -> Failure {
@@ -364,7 +381,15 @@ mod tests {
         let spec = export("a=b=c").expect("valid");
         assert_eq!(spec.name, "a");
         assert_eq!(spec.source.to_string(), "b=c");
-        for text in ["", "disk.img", "=x", "a="] {
+        for text in [
+            "",
+            "disk.img",
+            "=x",
+            "a=",
+            "a\u{1}=x",
+            "a\u{202e}=x",
+            "common=x,share=1MiB",
+        ] {
             assert!(export(text).is_err(), "{text:?}");
         }
     }
@@ -398,6 +423,10 @@ mod tests {
             assert!(read(text).is_err(), "{text:?}");
         }
         assert!(control("unix:/s,mode=0660").is_ok_and(|(_, access)| access.mode == 0o660));
+        for text in ["tcp:127.0.0.1:1", "vhost-user:/s"] {
+            let problem = control(text).expect_err(text);
+            assert!(problem.ends_with("; write unix:PATH"), "{problem}");
+        }
     }
 
     #[test]

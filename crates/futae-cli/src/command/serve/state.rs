@@ -1,6 +1,6 @@
 //! `--state` of a server: a file for each cache, saved by a thread of its own.
 
-use super::names::with_suffix;
+use super::super::names::with_suffix;
 use crate::command::state::{Sourced, StateArgs, StateFile, name_of};
 use crate::command::volumes::VolumeSpec;
 use crate::failure::Failure;

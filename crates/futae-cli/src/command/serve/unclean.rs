@@ -1,8 +1,8 @@
 //! Marks of exports whose cache had data that was not on stable storage: where they are, and what a server does that
 //! finds one.
 
+use super::super::names::{file_name, first_directory};
 use super::super::volumes::{Source, VolumeSpec, real_socket};
-use super::names::checksum;
 use super::privileges::{PrivilegeArgs, as_user};
 use crate::command::state::name_of;
 use crate::failure::Failure;
@@ -20,8 +20,6 @@ use tracing::warn;
 
 /// Where marks are that have no image to be beside.
 const STATE_DIRECTORY: &str = "/var/lib/futae";
-/// Characters of a source that are in the name of its mark, for people; a checksum of all of it follows.
-const SHOWN_MAX: usize = 80;
 
 /// How the names of marks in a state directory end.
 const SUFFIX: &str = ".unclean";
@@ -130,6 +128,27 @@ impl UncleanArgs {
             engine.guard(volume, std::sync::Arc::new(marks), loss);
         }
         Ok(())
+    }
+
+    /// Whether `--state-dir` can be made where it is to be.
+    ///
+    /// # Errors
+    ///
+    /// What is there is no directory, or what it is to be in.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let Some(directory) = &self.state_dir else {
+            return Ok(());
+        };
+        let there = directory.ancestors().find(|above| above.exists());
+        match there {
+            Some(there) if !there.is_dir() => Err(anyhow!(
+                "--state-dir {}: {} is no directory",
+                directory.display(),
+                there.display()
+            )
+            .into()),
+            _ => Ok(()),
+        }
     }
 
     /// Where the mark of an export may be.
@@ -263,15 +282,6 @@ fn make_directory(mark: &MarkFile, user: Option<&User>) -> std::io::Result<()> {
     }
 }
 
-/// systemd lists several directories with colons between them.
-fn first_directory(list: OsString) -> PathBuf {
-    let text = list.to_string_lossy();
-    match text.split_once(':') {
-        Some((first, _)) => first.into(),
-        None => list.into(),
-    }
-}
-
 /// The mark beside an image.
 fn beside(image: &Path) -> PathBuf {
     let mut name = OsString::from(".");
@@ -282,17 +292,7 @@ fn beside(image: &Path) -> PathBuf {
 
 /// The name of a mark for a source of any kind.
 fn mark_name(source: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
-    let plain: Vec<char> = source
-        .chars()
-        .map(|c| if is_plain(c) { c } else { '-' })
-        .collect();
-    let shown: String = plain[plain.len().saturating_sub(SHOWN_MAX)..]
-        .iter()
-        .collect();
-    let shown = shown.trim_start_matches(['-', '.']);
-    let sum = checksum(source);
-    format!("{shown}-{sum:016x}{SUFFIX}")
+    file_name(source, SUFFIX)
 }
 
 #[cfg(test)]
@@ -301,13 +301,8 @@ mod tests {
 
     #[test]
     fn marks_have_names_of_their_own() {
-        let one = mark_name("nbd://host/a");
-        assert!(one.starts_with("nbd---host-a-"), "{one}");
-        assert_ne!(one, mark_name("nbd://host-a"));
-        assert!(mark_name(&"/x".repeat(4_000)).len() < 200);
-        assert!(!mark_name("/dev/sda").contains('/'));
+        assert!(is_mark_name(&mark_name("/dev/sda")));
         let image = beside(Path::new("/srv/a.img"));
         assert_eq!(image, Path::new("/srv/.a.img.futae-unclean"));
-        assert_eq!(first_directory("/a:/b".into()), Path::new("/a"));
     }
 }

@@ -26,9 +26,19 @@ pub(super) fn read(path: &Path) -> Result<ConfigFile, Failure> {
 
 /// The same of a file that `above` include, the outermost first.
 fn read_below(path: &Path, above: &mut Vec<PathBuf>) -> Result<ConfigFile, Failure> {
-    let itself = path
-        .canonicalize()
-        .with_context(|| format!("--config {}", path.display()))?;
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("--config {}", path.display()))?;
+    take_below(path, &text, above)
+}
+
+/// Takes this text for that of a file, and reads what it includes.
+pub(super) fn take(path: &Path, text: &str) -> Result<ConfigFile, Failure> {
+    take_below(path, text, &mut Vec::new())
+}
+
+fn take_below(path: &Path, text: &str, above: &mut Vec<PathBuf>) -> Result<ConfigFile, Failure> {
+    // It need not be there yet.
+    let itself = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if above.contains(&itself) {
         let chain: Vec<String> = above.iter().map(|it| it.display().to_string()).collect();
         return Err(Failure::usage(format!(
@@ -37,7 +47,7 @@ fn read_below(path: &Path, above: &mut Vec<PathBuf>) -> Result<ConfigFile, Failu
             chain.join(", ")
         )));
     }
-    let file = ConfigFile::read_alone(path)?;
+    let file = ConfigFile::take_alone(path, text)?;
     above.push(itself);
     let mut whole = ConfigFile::default();
     for (line, pattern) in &file.includes {

@@ -1,13 +1,16 @@
-//! Names that are made of those of exports and sources: different ones of different ones.
+//! Names that are made of those of exports and sources, different ones of different ones: of files, and of what systemd keeps. And the
+//! directories that systemd names for files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// Characters of what a file is about that are in its name, for people; a checksum of all of it follows.
+const SHOWN_MAX: usize = 80;
 /// Characters of a name that systemd keeps a descriptor under, at most; what is before it has room, too, within its 255.
 const STORED_MAX: usize = 200;
 
 /// The file of an export, beside the file at `path`.
-pub(super) fn with_suffix(path: &Path, name: &str) -> PathBuf {
+pub fn with_suffix(path: &Path, name: &str) -> PathBuf {
     let mut full = OsString::from(path);
     // A name may contain what a file's name may not. Two names never come to the same.
     let mut name = name.replace('%', "%25").replace('/', "%2F");
@@ -22,7 +25,7 @@ pub(super) fn with_suffix(path: &Path, name: &str) -> PathBuf {
 }
 
 /// An export in the name of a descriptor that systemd keeps: ASCII without colons.
-pub(super) fn stored_as(name: &str) -> String {
+pub fn stored_as(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let escaped: String = name
         .bytes()
@@ -39,8 +42,32 @@ pub(super) fn stored_as(name: &str) -> String {
     format!("{}{sum}", &escaped[..STORED_MAX - sum.len()])
 }
 
+/// The name of a file about `what`, which ends so. Two names never come to the same, as far as 64 bits tell.
+pub fn file_name(what: &str, suffix: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
+    let plain: Vec<char> = what
+        .chars()
+        .map(|c| if is_plain(c) { c } else { '-' })
+        .collect();
+    let shown: String = plain[plain.len().saturating_sub(SHOWN_MAX)..]
+        .iter()
+        .collect();
+    let shown = shown.trim_start_matches(['-', '.']);
+    let sum = checksum(what);
+    format!("{shown}-{sum:016x}{suffix}")
+}
+
+/// The first directory of a variable such as `STATE_DIRECTORY`: systemd lists several with colons between them.
+pub fn first_directory(list: OsString) -> PathBuf {
+    let text = list.to_string_lossy();
+    match text.split_once(':') {
+        Some((first, _)) => first.into(),
+        None => list.into(),
+    }
+}
+
 /// A checksum of a name (FNV-1a, 64 bits): the same in every version of this program.
-pub(super) fn checksum(name: &str) -> u64 {
+fn checksum(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
@@ -98,5 +125,21 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn files_have_names_of_their_own() {
+        let name = |what: &str| file_name(what, ".x");
+        let one = name("nbd://host/a");
+        assert!(one.starts_with("nbd---host-a-"), "{one}");
+        assert_ne!(one, name("nbd://host-a"));
+        assert!(name(&"/x".repeat(4_000)).len() < 200);
+        assert!(!name("/dev/sda").contains('/'));
+    }
+
+    #[test]
+    fn of_several_directories_the_first_is_used() {
+        assert_eq!(first_directory("/a:/b".into()), Path::new("/a"));
+        assert_eq!(first_directory("/a".into()), Path::new("/a"));
     }
 }
