@@ -215,7 +215,7 @@ fn what_is_evicted_of_each_disk_goes_to_its_own_volume() {
         ],
     );
     assert_eq!(first.told(), [0..4096, 51_200..55_296]);
-    assert_eq!(second.told(), [4096..8192]);
+    assert_eq!(second.told(), vec![4096..8192]);
     assert_eq!(lacking.told(), []);
     let status = dispatch.status();
     let refused = (status.refused_ranges, status.other_disk_ranges);

@@ -241,7 +241,6 @@ impl Machine {
             begin: self.end.saturating_sub(RING_PAGES - 1),
             guest_ns: 5_000_000_000,
             guest_pages: self.end,
-            ..Head::default()
         };
         change(&mut head);
         self.put(BLOCK, &head.encode());
