@@ -132,7 +132,7 @@ pub fn whole(
     Ok((source, warnings(skipped, &doubts)))
 }
 
-/// Passes the accesses of a trace, and keeps them if the exact curve is to be simulated of so many requests; also with warnings.
+/// Passes the accesses of a trace, and keeps them if the exact curve is to be simulated of this many requests; also with warnings.
 fn passing(
     origin: Origin,
     requests: Option<u64>,

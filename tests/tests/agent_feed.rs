@@ -11,6 +11,8 @@ use std::io::{Write, stderr};
 use std::path::Path;
 use std::time::Duration;
 
+/// With 192 MiB the program no longer fitted when the guest unpacked what it starts with.
+const MEMORY_MIB: u32 = 208;
 /// Blocks of the disk: more than the guest and the cache hold.
 const BLOCKS: u64 = 192 << 8;
 const CACHE: &str = "40MiB";
@@ -43,7 +45,7 @@ fn an_agent_makes_an_exclusive_cache_hit_below_a_guest() {
     let data = stage.uri().replace("///disk?", "///data?");
     let plan = Plan::new(Kernel::Debian612)
         .cache(Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest"))
-        .memory_mib(192)
+        .memory_mib(MEMORY_MIB)
         .limit(Duration::from_secs(400))
         .disk(Disk::Nbd { uri: stage.uri() })
         .disk(Disk::Nbd { uri: data })

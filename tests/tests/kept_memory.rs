@@ -415,7 +415,7 @@ fn a_place_that_is_not_memory_is_refused_with_the_way_out() {
         (
             text(&kept.memory),
             &["--block", "2MiB"],
-            "choose blocks of 1MiB at most",
+            "blocks of more than 1MiB cannot be kept",
         ),
     ] {
         let mut server = futae(&["serve", "--cache", CACHE, "--memory-file", memory]);

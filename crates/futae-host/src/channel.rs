@@ -2,7 +2,7 @@
 //! caches of their guests have evicted.
 //!
 //! A channel belongs to one feed, and its data can affect only the volumes of that feed's exports. It is named after the
-//! first of them, and whoever may open that one may write to it. It stores nothing. Each write is one batch
+//! first of them, and a client that may open that one may write to it. It stores nothing. Each write is one batch
 //! ([`EvictedPages`]); the answer to it is the agent's flow control. The data enters the cache only if the cache can
 //! verify it ([`futae_engine::Operation::Demote`]).
 

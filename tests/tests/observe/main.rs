@@ -142,15 +142,15 @@ fn metrics_are_on_tcp_of_this_machine_only() {
         Some(4.0 * BLOCK as f64)
     );
     assert!(running.stop().status.success());
-    for (address, code, said) in [
-        ("tcp:0.0.0.0:0", 1, "--insecure-tcp"),
-        ("vhost-user:/x", 2, "--metrics vhost-user:/x"),
-        ("unix:", 2, "--metrics unix:"),
+    for (address, said) in [
+        ("tcp:0.0.0.0:0", "--insecure-tcp"),
+        ("vhost-user:/x", "--metrics vhost-user:/x"),
+        ("unix:", "--metrics unix:"),
     ] {
         let output = run(&[&serve[..], &["--metrics", address]].concat());
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(errors.contains(said), "{address}: {errors}");
-        assert_eq!(output.status.code(), Some(code), "{errors}");
+        assert_eq!(output.status.code(), Some(2), "{errors}");
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// The length of every request if all are equal, with blocks of so many bytes.
+    /// The length of every request if all are equal, with blocks of this many bytes.
     pub fn equal_bytes(&self, block_bytes: u64) -> Option<u64> {
         match *self.bytes {
             [] => Some(block_bytes),

@@ -6,11 +6,11 @@ use super::fields::{KindCode, TimeUnit};
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// Where the data begins, in units of so many bytes.
+    /// Where the data begins, in units of this many bytes.
     Offset(u64),
     /// The object.
     Key,
-    /// How much data it is, in units of so many bytes.
+    /// How much data it is, in units of this many bytes.
     Length(u64),
     Time(TimeUnit),
     Kind(KindCode),
