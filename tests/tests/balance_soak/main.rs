@@ -49,7 +49,7 @@ const STEP: u64 = 16 * MIB;
 /// By so much each guest may be off what it was told without being told again.
 const SLACK: u64 = GUESTS as u64 * MIB;
 /// Unless `FUTAE_SOAK_PERIODS` says otherwise.
-const PERIODS: u64 = 60;
+const PERIODS: u64 = 40;
 /// In these all that can be had must move to a guest that needs it, when all is calm.
 const CALM_PERIODS: u64 = 200;
 /// When the other has its minimum, it keeps it for this many.
