@@ -178,6 +178,11 @@ impl Policy for Directory {
         self.protected.note_costs(costs);
     }
 
+    fn note_volumes(&mut self, firsts: &[u64]) {
+        self.normal.note_volumes(firsts);
+        self.protected.note_volumes(firsts);
+    }
+
     fn fault(&self) -> Option<&SpecError> {
         self.normal.fault().or_else(|| self.protected.fault())
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::contract::level_of;
-use crate::{Level, RegisteredPolicy};
+use crate::{Kind, Level, PolicySpec, RegisteredPolicy, Shape, build};
 
 type Cache = Level<Box<dyn RegisteredPolicy>>;
 
@@ -202,8 +202,8 @@ fn windows_end_with_the_volume() {
 fn folios_need_windows() {
     for text in ["linux(folios=large)", "mglru(readahead=8,folios=huge)"] {
         let spec = text.parse().expect("a policy");
-        let shape = crate::Shape { slots: 8, seed: 1 };
-        let problem = crate::build(&spec, &shape).map(drop).expect_err(text);
+        let shape = Shape { slots: 8, seed: 1 };
+        let problem = build(&spec, &shape).map(drop).expect_err(text);
         let said = problem.to_string();
         assert!(said.contains("single, or with readahead large"), "{said}");
     }
@@ -218,20 +218,33 @@ fn what_left_the_cache_is_no_history() {
     assert_eq!(read(&mut cache, 22), []);
 }
 
+fn is_policy(text: &str) -> bool {
+    let shape = Shape { slots: 9, seed: 1 };
+    let spec = text.parse();
+    spec.is_ok_and(|spec: PolicySpec| build(&spec, &shape).is_ok())
+}
+
 /// Two volumes, as a live cache has them and as a simulator numbers them, under reads that jump, run on, and go from one volume to the other.
 #[test]
 fn numbered_volumes_are_files_as_volumes_are() {
     const SECOND: u64 = 500;
-    let mut ahead = 0;
-    for policy in [
-        "linux(readahead=32)",
+    const INSIDE: &str = "linux(readahead=32)";
+    // Whatever has a policy inside tells it.
+    let around = Kind::ALL
+        .iter()
+        .map(|kind| format!("{}({INSIDE})", kind.name()));
+    let around: Vec<String> = around.filter(|text| is_policy(text)).collect();
+    assert!(
+        around.contains(&format!("directory({INSIDE})")),
+        "{around:?}"
+    );
+    let alone = [
+        INSIDE,
         "mglru(readahead=32)",
         "linux(readahead=32,folios=large)",
-        "second-hit(linux(readahead=32))",
-        "exclusive(linux(readahead=32))",
-        "cost(mglru(readahead=32))",
-        "inferred(linux(readahead=32))",
-    ] {
+    ];
+    let mut ahead = 0;
+    for policy in alone.into_iter().chain(around.iter().map(String::as_str)) {
         let mut volumes = level_of(policy, 150, 1);
         let mut numbered = level_of(policy, 150, 1);
         numbered.number_blocks(0);
