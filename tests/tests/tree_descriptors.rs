@@ -1,5 +1,6 @@
 //! Files of a mounted tree that are open take descriptors of `futae mount`: no user takes those of the others.
 
+use futae_testkit::wait::eventually;
 use futae_tests::tools::{has, has_fuse, has_root, text};
 use futae_tests::tree::{Tree, read};
 use std::fs::{self, OpenOptions};
@@ -166,7 +167,15 @@ fn a_user_with_as_many_files_open_as_can_be_leaves_some_to_others() {
     }
     // One after the other, as many as anybody likes.
     modest(65533, &everybody, FILES / 4);
-    tree.stop();
+    // Once, not for each file that could not be opened.
+    let (ended, _) = tree.stop();
+    let remarks = ended.errors.matches("can open no more files").count();
+    let refused = "user 65534 can open no more files: ";
+    assert!(
+        remarks == 1 && ended.errors.contains(refused),
+        "{}",
+        ended.errors
+    );
 }
 
 #[test]
@@ -187,5 +196,41 @@ fn nobody_is_turned_away_while_a_fifth_of_the_descriptors_is_free() {
     for (user, _) in crowd {
         end(user);
     }
+    tree.stop();
+}
+
+/// Whether the mount has a descriptor of a file that was deleted below it.
+fn has_deleted(tree: &Tree, name: &str) -> bool {
+    let folder = fs::read_dir(format!("/proc/{}/fd", tree.process())).expect("its descriptors");
+    let targets = folder.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let mut targets = targets.map(|target| target.to_string_lossy().into_owned());
+    let deleted = format!("{} (deleted)", text(&tree.lower(name)));
+    targets.any(|target| target == deleted)
+}
+
+#[test]
+fn files_that_others_deleted_below_give_their_space_back() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    for name in ["closed", "open"] {
+        fs::write(tree.lower(name), vec![7; 1 << 20]).expect("written");
+    }
+    tree.mount(&["--cache", "8MiB"]);
+    let mut open = fs::File::open(tree.upper("open")).expect("opened");
+    assert_eq!(read(&tree.upper("closed")), vec![7; 1 << 20]);
+    for name in ["closed", "open"] {
+        fs::remove_file(tree.lower(name)).expect("removed");
+        assert!(has_deleted(&tree, name), "the mount knows {name}");
+    }
+    eventually("the closed file is gone", || !has_deleted(&tree, "closed"));
+    // As with any other file system, a program that has it open keeps it.
+    let mut all = Vec::new();
+    open.read_to_end(&mut all).expect("read");
+    assert_eq!(all, vec![7; 1 << 20]);
+    assert!(has_deleted(&tree, "open"));
+    drop(open);
+    eventually("the other one, too", || !has_deleted(&tree, "open"));
     tree.stop();
 }

@@ -9,6 +9,7 @@
 //!
 //! This crate knows neither NBD nor image formats: the engine's store does.
 
+mod aside;
 mod errno;
 mod error;
 mod file;

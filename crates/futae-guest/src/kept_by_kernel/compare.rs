@@ -1,8 +1,8 @@
 //! Compares what the cache and the kernel hold.
 
-use super::aside::Aside;
 use super::memory::Looking;
 use super::{KernelKeeper, LOOK_INTERVAL, Page};
+use crate::aside::Aside;
 use futae_engine::Engine;
 use futae_policy::BlockId;
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! Looks for pages that programs read through maps.
 
 use super::KernelKeeper;
-use super::aside::Aside;
+use crate::aside::Aside;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

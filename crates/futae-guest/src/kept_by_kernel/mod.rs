@@ -3,7 +3,6 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `aside.rs` | a thread that does one thing again and again |
 //! | `beside.rs` | how much of the cache is needed beside the pages |
 //! | `compare.rs` | the thread that compares what the cache and the kernel hold |
 //! | `files.rs` | which file is which volume |
@@ -13,7 +12,6 @@
 //! | `worker.rs` | the thread that gives pages up |
 //! | `whole.rs` | a file of a tree, whose pages are all given up when it was changed past the mount |
 
-mod aside;
 mod beside;
 mod compare;
 mod files;

@@ -1,10 +1,10 @@
 //! The thread that has the kernel drop pages.
 
-use super::aside::Aside;
 use super::{
     BATCH_INTERVAL, BATCH_PAGES, BATCH_SHARE, KernelKeeper, LOOK_INTERVAL, Page, Queue, compare,
     mapped,
 };
+use crate::aside::Aside;
 use fuser::{INodeNo, Notifier};
 use futae_engine::{Engine, IoBuf};
 use futae_page_cache::PAGE_BYTES;

@@ -3,7 +3,7 @@
 use super::contents::Contents;
 use super::lower::LowerFile;
 use super::node::{Node, Nodes};
-use super::place::{Key, stat_of};
+use super::place::{Key, is_nameless};
 use super::seen::Seen;
 use crate::kept_by_kernel::{FilePages, KernelKeeper};
 use crate::lock::locked;
@@ -275,10 +275,4 @@ impl CachedFiles {
         };
         all.into_iter().filter_map(failed).collect()
     }
-}
-
-/// Whether the file at a place has lost its last name.
-fn is_nameless(place: Option<&Arc<OwnedFd>>) -> bool {
-    let stat = place.and_then(|place| stat_of(place).ok());
-    stat.is_some_and(|stat| stat.st_nlink == 0)
 }

@@ -5,6 +5,8 @@ use crate::lock::locked;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// The fraction of the process's descriptors for known files (one in this many).
 const KNOWN_SHARE: u64 = 4;
@@ -27,6 +29,8 @@ const RESERVE_MAX: u64 = 4096;
 /// The fraction of the shared descriptors that a single user other than root may take (one in this
 /// many).
 const USER_SHARE: u64 = 2;
+/// Opens that are refused are logged once in this time.
+const SILENCE: Duration = Duration::from_secs(60);
 /// The assumed limit if there is none: the default of the kernel's own, `fs.nr_open`.
 const LIMIT_DEFAULT: u64 = 1 << 20;
 
@@ -73,6 +77,8 @@ impl Shares {
 struct Taken {
     by_user: HashMap<u32, u64>,
     total: u64,
+    /// When a refusal was logged last.
+    logged: Option<Instant>,
 }
 
 /// The descriptors charged to users. Root and the owner of this process are limited only by the
@@ -110,12 +116,31 @@ impl Descriptors {
             let mut taken = locked(&self.taken);
             let has = taken.by_user.get(&user).copied().unwrap_or(0);
             if has + count > self.user_max || taken.total + count > self.all_max {
+                self.log_refusal(user, has, &mut taken);
                 return None;
             }
             taken.by_user.insert(user, has + count);
             taken.total += count;
         }
         Some(Charge { of, user, count })
+    }
+
+    /// Otherwise only the program would learn of it, and not who can raise the limit.
+    fn log_refusal(&self, user: u32, has: u64, taken: &mut Taken) {
+        if taken.logged.is_some_and(|at| at.elapsed() < SILENCE) {
+            return;
+        }
+        taken.logged = Some(Instant::now());
+        let (total, user_max, all_max) = (taken.total, self.user_max, self.all_max);
+        warn!(
+            user,
+            has,
+            user_max,
+            total,
+            all_max,
+            "user {user} can open no more files: they have {has} of {user_max} descriptors, and all users have {total} of \
+             {all_max}; raise the limit of open files of futae mount (LimitNOFILE=, ulimit -n)"
+        );
     }
 
     /// Returns the charge of a handle; once per handle.

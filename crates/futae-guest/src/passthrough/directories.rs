@@ -7,8 +7,8 @@ use super::place::magic;
 use super::stat::{attributes, kind_of, without_attributes};
 use super::state::{FRESH, OpenDirectory, Passthrough};
 use crate::lock::locked;
-use fuser::{FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
-use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
+use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use rustix::fs::{AtFlags, FileType as LowerType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -26,7 +26,7 @@ struct Entry {
     inode: u64,
     /// The offset of the next entry.
     next: u64,
-    kind: fuser::FileType,
+    kind: FileType,
     name: OsString,
 }
 
@@ -171,11 +171,12 @@ fn each_entry(
     let mut is_empty = true;
     while let Some(entry) = entries.next() {
         let taken = entry.and_then(|entry| {
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
             take(&Entry {
                 inode: entry.ino(),
                 next: entry.next_entry_cookie(),
-                kind: kind_of(entry.file_type()),
-                name: OsString::from_vec(entry.file_name().to_bytes().to_vec()),
+                kind: entry_kind(&opened, &name, entry.file_type()),
+                name,
             })
         });
         match taken {
@@ -187,6 +188,16 @@ fn each_entry(
         }
     }
     Ok(())
+}
+
+/// The kind of an entry. File systems need not say it in a listing, as XFS without `ftype` does not.
+fn entry_kind(directory: &OwnedFd, name: &OsStr, listed: LowerType) -> FileType {
+    if listed != LowerType::Unknown {
+        return kind_of(listed);
+    }
+    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    let found = stat.map(|stat| LowerType::from_raw_mode(stat.st_mode));
+    kind_of(found.unwrap_or(LowerType::Unknown))
 }
 
 #[cfg(test)]
@@ -236,6 +247,18 @@ mod tests {
         tree.close_directory(handle);
         listed.sort();
         (listed, error)
+    }
+
+    #[test]
+    fn a_kind_that_the_listing_does_not_say_is_looked_up() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("folder")).expect("made");
+        std::os::unix::fs::symlink("folder", directory.path().join("link")).expect("made");
+        let opened = OwnedFd::from(fs::File::open(directory.path()).expect("opened"));
+        let kind = |name: &str| entry_kind(&opened, OsStr::new(name), LowerType::Unknown);
+        assert_eq!(kind("folder"), FileType::Directory);
+        assert_eq!(kind("link"), FileType::Symlink);
+        assert_eq!(kind("gone"), FileType::RegularFile);
     }
 
     #[test]

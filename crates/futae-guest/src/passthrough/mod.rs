@@ -12,6 +12,7 @@
 //! | `kept_open.rs`, `kept_handle.rs` | closing, and files that stay open since their dirty data cannot be written |
 //! | `contents.rs`, `lower.rs`, `seen.rs` | the data of a file: a volume of the engine, its store, and the detection of changes by other programs |
 //! | `priority.rs` | which files are protected |
+//! | `deleted.rs` | giving up files that were deleted in the source directory |
 //! | `descriptors.rs` | how many files users may have open |
 //! | `place.rs`, `errno.rs`, `lock.rs` | descriptors of files, translation of errors, locks |
 //! | `weight.rs` | the memory that these tables take from the cache |
@@ -22,6 +23,7 @@ mod cached;
 mod caller;
 mod contents;
 mod data;
+mod deleted;
 mod descriptors;
 mod direct;
 mod directories;

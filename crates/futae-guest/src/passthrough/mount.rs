@@ -1,11 +1,13 @@
 //! A mounted tree from its start to its end.
 
+use super::deleted;
 use super::descriptors::Shares;
 use super::front::Front;
 use super::place::magic;
 use super::priority::Priority;
 use super::state::Passthrough;
 use super::weight::FileTable;
+use crate::aside::Aside;
 use crate::kept_by_kernel::{KernelKeeper, Running, watched_pages};
 use crate::mount::{NO_READAHEAD_KIB, kind, set_readahead};
 use crate::ring::Beginning;
@@ -49,6 +51,8 @@ pub struct TreeMount {
     /// Ends before the mount does.
     keeping: Option<Running>,
     mounted: Mounted,
+    /// Ends after the mount: the kernel may have it wait for a request.
+    _deleted: Aside,
 }
 
 /// Use of the page cache of the file system below a tree, by unaligned reads and writes.
@@ -167,6 +171,7 @@ impl TreeMount {
         let (mounted, notifier) = Mounted::start(&front, &mountpoint, &config, options.transport)?;
         let _ = tree.notifier.set(notifier.clone());
         tree.teller.start(notifier.clone()).map_err(refused)?;
+        let deleted = deleted::start(&tree, notifier.clone()).map_err(refused)?;
         let keeping = keeper.map(|keeper| {
             // Read-ahead would bring pages that no request has asked for, on which the policy would
             // decide.
@@ -185,6 +190,7 @@ impl TreeMount {
             handle,
             keeping,
             mounted,
+            _deleted: deleted,
         })
     }
 

@@ -58,8 +58,14 @@ impl Passthrough {
         if let Some(contents) = node.contents() {
             contents.notice(&super::stat::Stamp::of(&stat));
             if contents.lower.seen.writes_back() {
-                let stat = self.stat(&node)?;
-                return Ok((node, stat));
+                return match self.stat(&node) {
+                    Ok(stat) => Ok((node, stat)),
+                    Err(errno) => {
+                        // The kernel does not count a lookup that fails.
+                        self.forget_node(node.id, 1);
+                        Err(errno)
+                    }
+                };
             }
         }
         Ok((node, stat))

@@ -5,7 +5,7 @@
 use super::contents::Contents;
 use super::errno::is_full;
 use super::numbers::{Numbers, ROOT};
-use super::place::Key;
+use super::place::{Key, is_nameless};
 use super::stat::kind_of;
 use crate::lock::locked;
 use fuser::FileType;
@@ -72,6 +72,12 @@ impl Node {
             self.used.store(true, Ordering::Relaxed);
         }
         place
+    }
+
+    /// Whether the file that its descriptor leads to has lost its last name.
+    pub(super) fn is_deleted(&self) -> bool {
+        let place = locked(&self.place).clone();
+        is_nameless(place.as_ref())
     }
 
     /// The node was found: passes the place to its contents, too.
@@ -293,6 +299,11 @@ impl Nodes {
             given_up += 1;
             false
         });
+    }
+
+    /// The nodes that have a descriptor, but for the root.
+    pub(super) fn with_places(&self) -> Vec<Arc<Node>> {
+        locked(&self.opened).iter().cloned().collect()
     }
 
     /// The number of nodes, and of those with a descriptor.

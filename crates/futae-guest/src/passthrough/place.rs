@@ -3,6 +3,7 @@
 use rustix::fs::Stat;
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 /// Device and inode number: the identity of a file, whatever its names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,4 +29,10 @@ pub(crate) fn magic(place: &OwnedFd) -> String {
 /// `fstat`, also for `O_PATH` descriptors.
 pub(crate) fn stat_of(place: &OwnedFd) -> Result<Stat, Errno> {
     rustix::fs::statat(place, "", rustix::fs::AtFlags::EMPTY_PATH)
+}
+
+/// Whether the file at a place has lost its last name.
+pub(super) fn is_nameless(place: Option<&Arc<OwnedFd>>) -> bool {
+    let stat = place.and_then(|place| stat_of(place).ok());
+    stat.is_some_and(|stat| stat.st_nlink == 0)
 }

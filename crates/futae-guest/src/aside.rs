@@ -7,14 +7,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// The thread; it ends when this is dropped.
-pub(super) struct Aside {
+pub(crate) struct Aside {
     has_ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Aside {
     /// Does `work` after `first`, and then after each pause that it answers, until it answers none.
-    pub(super) fn start(
+    pub(crate) fn start(
         name: &str,
         first: Duration,
         work: impl FnMut() -> Option<Duration> + Send + 'static,
