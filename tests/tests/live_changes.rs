@@ -78,8 +78,8 @@ fn a_policy_that_lives_on_evictions_needs_them() {
     let place = LivePlace::new();
     place.write("policy = \"lru\"");
     let mut server = place.serve();
-    let (ok, text) = place.policy("vm1", "exclusive");
-    assert!(!ok && text.contains("--demotion on"), "{text}");
+    let (ok, said_so) = place.policy("vm1", "exclusive");
+    assert!(!ok && said_so.contains("--demotion on"), "{said_so}");
     assert_eq!(place.status()["engines"][0]["policy"], "lru");
 
     // The file is what counts: it puts back what an order changed.
@@ -89,6 +89,18 @@ fn a_policy_that_lives_on_evictions_needs_them() {
     eventually("the policy is that of the file", || {
         place.status()["engines"][0]["policy"] == "sieve"
     });
+    // A cache that comes later is like the others, not like those of the start.
+    fs::write(place.path("vm2.img"), image_of(&[1])).expect("an image");
+    let export = format!("vm2={},share=64KiB", text(&place.path("vm2.img")));
+    let control = place.path("control.sock");
+    let (ok, said_so) = said(&["export", "add", text(&control), &export]);
+    assert!(ok, "{said_so}");
+    let engines = place.status()["engines"].clone();
+    let policies = engines.as_array().expect("a list").iter();
+    assert!(
+        policies.clone().count() == 2 && policies.clone().all(|it| it["policy"] == "sieve"),
+        "{engines}"
+    );
     assert!(server.stop().status.success());
 }
 

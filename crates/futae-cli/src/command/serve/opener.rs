@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use futae_control::check_cache_bytes;
 use futae_engine::{Engine, EngineOptions, Store};
 use futae_host::{Export, PendingExport};
-use futae_policy::VolumeId;
+use futae_policy::{PolicySpec, VolumeId};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub(super) struct Opened {
     common: Weak<Engine>,
     /// Its size when it is made.
     common_blocks: u32,
+    /// What replaced the policy of the start for all caches.
+    policy: Option<PolicySpec>,
     exports: Vec<OpenedExport>,
 }
 
@@ -105,6 +107,11 @@ impl Opener {
     /// How large the cache of the exports without a share is to be when the first of them comes; 0 if there may be none.
     pub(super) fn plan_common(&self, blocks: u32) {
         self.opened().common_blocks = blocks;
+    }
+
+    /// The policy of caches that are made from now on.
+    pub(super) fn plan_policy(&self, policy: &PolicySpec) {
+        self.opened().policy = Some(policy.clone());
     }
 
     /// Opens the sources.
@@ -265,9 +272,11 @@ impl Opener {
             None => path.clone(),
             Some(name) => with_suffix(path, name),
         });
+        let policy = self.opened().policy.clone();
         let engine = Engine::new(&EngineOptions {
             capacity_blocks,
             decision_log,
+            policy: policy.unwrap_or_else(|| self.cache.policy.clone()),
             ..self.cache.clone()
         })?;
         engine.name_classes(&self.classes.0);

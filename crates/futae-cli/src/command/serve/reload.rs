@@ -61,7 +61,7 @@ impl Running {
         if let (Some(tls), Some(Ok(()))) = (tls, &reloaded) {
             server.remark_on_rules(tls);
         }
-        let changed = change_policy(&plan, server);
+        let changed = self.change_policy(&plan, server);
         let limited = limit_all(&plan, server);
         let path = new.path().display();
         let mut waits = self.waits(&new, &plan.exports);
@@ -80,6 +80,36 @@ impl Running {
             "{path} read again: {added} exports added, {removed} removed, {limited} with other limits a second, {resized} caches resized, {changed} with another \
              policy, {waits} changes need a restart"
         );
+    }
+
+    /// Gives every cache the policy of the plan, also those that are yet to be made. Returns how many had another.
+    fn change_policy(&self, plan: &Plan, server: &Server) -> usize {
+        let policy = plan.policy().to_string();
+        let (mut changed, mut is_refused) = (0, false);
+        for (export, _) in plan.sizes() {
+            if server.cache_of(export).is_none() {
+                continue;
+            }
+            match server.change_policy(export, &policy) {
+                Ok(false) => {}
+                Ok(true) => {
+                    changed += 1;
+                    info!(
+                        export,
+                        "export {export}: the policy of its cache is now {policy}"
+                    );
+                }
+                Err(problem) => {
+                    is_refused = true;
+                    error!(export, "export {export}: {problem}");
+                }
+            }
+        }
+        // What a cache refuses, a new one would have to refuse too.
+        if !is_refused {
+            self.opener.plan_policy(plan.policy());
+        }
+        changed
     }
 
     /// Blocks of the cache of the exports without a share.
@@ -224,29 +254,6 @@ fn resize_all(
         }
     }
     resized
-}
-
-/// Gives every cache the policy that it has in the plan, and says how many had another.
-fn change_policy(plan: &Plan, server: &Server) -> usize {
-    let policy = plan.policy().to_string();
-    let mut changed = 0;
-    for (export, _) in plan.sizes() {
-        if server.cache_of(export).is_none() {
-            continue;
-        }
-        match server.change_policy(export, &policy) {
-            Ok(false) => {}
-            Ok(true) => {
-                changed += 1;
-                info!(
-                    export,
-                    "export {export}: the policy of its cache is now {policy}"
-                );
-            }
-            Err(problem) => error!(export, "export {export}: {problem}"),
-        }
-    }
-    changed
 }
 
 /// Gives every export the limits that it has in the plan, and says how many had others.
