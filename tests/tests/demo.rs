@@ -234,7 +234,7 @@ fn guests_have_options_of_their_own() {
         (&["--writes", "2"], "--writes 2"),
         (&["--store-latency", "0,soon"], "--store-latency"),
         (&["--store-latency", "2s"], "at most a second"),
-        (&["--store-latency", "200us"], "whole milliseconds"),
+        (&["--store-latency", "0.5us"], "whole microseconds"),
         (&["--kernel", "6.1,5.10"], "5.10"),
         (&["--upper", "1MiB"], "--upper"),
         (&["--block", "8KiB"], "--block"),

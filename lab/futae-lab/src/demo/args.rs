@@ -41,7 +41,7 @@ pub struct Args {
     /// The guests read and write a file of ext4 in place of the device
     #[arg(long)]
     files: bool,
-    /// What each operation of the store takes longer, in whole milliseconds, such as 5ms; nbdkit delays it
+    /// What each operation of the store takes longer, such as 5ms or 200us; nbdkit delays it
     #[arg(
         long,
         value_name = "TIME,...",
@@ -138,10 +138,10 @@ fn latency(text: &str) -> Result<Duration, Failure> {
     }
     let time = parse_duration(text);
     let time = time.map_err(|error| Failure::usage(format!("--store-latency {error}")))?;
-    let is_whole = time.subsec_nanos().is_multiple_of(1_000_000);
+    let is_whole = time.subsec_nanos().is_multiple_of(1000);
     if !is_whole || time > LATENCY_MAX {
         let message = format!(
-            "--store-latency {text}: whole milliseconds, by which nbdkit delays, and at most a second"
+            "--store-latency {text}: whole microseconds, by which nbdkit delays, and at most a second"
         );
         return Err(Failure::usage(message));
     }

@@ -19,6 +19,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 const REQUEST_BYTES: u64 = 28;
 /// The name of an image in the directory in which nbdfuse shows it.
 const FILE: &str = "disk";
+/// The plug-in for delays that are no whole milliseconds.
+const PLUGIN: &str = include_str!("delayed.c");
 
 /// The stores of the guests, each an image that is read and written after a delay.
 ///
@@ -48,7 +50,7 @@ impl Delayed {
             place: place.to_owned(),
         };
         for (number, image) in images.paths.iter().enumerate() {
-            let kit = serve(image, &stores.socket(number), plan.store_latency)?;
+            let kit = serve(image, place, &stores.socket(number), plan.store_latency)?;
             stores.kits.push(kit);
             if way == Way::Writeback {
                 let mount = show(&stores.uri(number), &stores.file(number))?;
@@ -85,20 +87,28 @@ impl Delayed {
     }
 }
 
-/// An NBD server of an image that delays what it is asked for.
-fn serve(image: &Path, socket: &Path, delay: Duration) -> anyhow::Result<Background> {
+/// An NBD server of an image that delays what it is asked for: by nbdkit's filter, or, since that counts in milliseconds, by a
+/// plug-in for nbdkit.
+fn serve(image: &Path, place: &Path, socket: &Path, delay: Duration) -> anyhow::Result<Background> {
     let mut nbdkit = Command::new("nbdkit");
-    nbdkit.args(["--exit-with-parent", "--filter=delay", "-U"]);
-    nbdkit.arg(socket).arg("file").arg(image);
+    nbdkit.args(["--exit-with-parent", "-U"]).arg(socket);
     let time = delay.as_millis();
-    nbdkit.args(["rdelay", "wdelay"].map(|option| format!("{option}={time}ms")));
+    let what = if Duration::from_millis(time as u64) == delay {
+        nbdkit.args(["--filter=delay", "file"]).arg(image);
+        nbdkit.args(["rdelay", "wdelay"].map(|option| format!("{option}={time}ms")));
+        "nbdkit, which delays --store-latency (Debian: nbdkit)"
+    } else {
+        let source = place.join("delayed.c");
+        fs::write(&source, PLUGIN)?;
+        nbdkit.arg("cc").arg(source);
+        nbdkit.arg(format!("image={}", image.display()));
+        nbdkit.arg(format!("delay_us={}", delay.as_micros()));
+        "nbdkit, which compiles what delays --store-latency by microseconds (Debian: nbdkit-plugin-dev gcc)"
+    };
     nbdkit.process_group(0);
-    let begun = Background::begin(
-        "nbdkit, which delays --store-latency (Debian: nbdkit)",
-        nbdkit,
-    )?;
+    let begun = Background::begin(what, nbdkit)?;
     // The socket is there a moment before anybody listens.
-    awaited("nbdkit", begun, || UnixStream::connect(socket).is_ok())
+    awaited(what, begun, || UnixStream::connect(socket).is_ok())
 }
 
 /// An NBD export as a file that the host's page cache holds.
