@@ -1,6 +1,8 @@
 //! Children that never outlive the benchmark: ended when dropped, and when a signal ends it.
 
 use anyhow::{Context, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::os::unix::net::UnixStream;
@@ -202,22 +204,22 @@ pub fn run_to_end(command: &mut Command, directory: &Path) -> anyhow::Result<f64
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(said);
-    let mut child = command
-        .spawn()
+    let before = cpu_of_ended()?;
+    let ended = command
+        .status()
         .with_context(|| format!("starting {name}"))?;
-    // Its times can be read until it is waited for.
-    let id = i32::try_from(child.id())
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
-    let id = id.context("a process without a number")?;
-    let look = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
-    rustix::process::waitid(rustix::process::WaitId::Pid(id), look)?;
-    let used = cpu_seconds(&format!("/proc/{}/stat", child.id()));
-    if !child.wait()?.success() {
+    if !ended.success() {
         let said = std::fs::read_to_string(directory.join("said")).unwrap_or_default();
         bail!("{name} failed: {}", said.trim());
     }
-    used.with_context(|| format!("reading the processor time of {name}"))
+    Ok(cpu_of_ended()? - before)
+}
+
+/// Processor seconds of all children that have ended, by the microsecond: `/proc` counts in hundredths of a second.
+fn cpu_of_ended() -> anyhow::Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let seconds = |time: TimeVal| time.num_microseconds() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
 /// Processor time of this process.

@@ -20,9 +20,15 @@ struct Args {
     /// The cachesim program
     #[arg(long, value_name = "PATH", default_value = "cachesim")]
     cachesim: PathBuf,
-    /// Requests of a trace
+    /// Requests of a generated trace
     #[arg(long, default_value_t = 20_000_000)]
     requests: u64,
+    /// A recorded trace in place of generated ones. cachesim reads it as oracleGeneral, and futae both as it is and so
+    #[arg(long, value_name = "PATH", requires = "slots")]
+    trace: Option<PathBuf>,
+    /// Slots of the cache for --trace
+    #[arg(long, requires = "trace")]
+    slots: Option<u32>,
     /// How often each is run
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -50,11 +56,24 @@ const POLICIES: &[(&str, &str, f64)] = &[
     ("random", "random", 1.0),
 ];
 
+/// Bytes of a request in oracleGeneral.
+const ORACLE_GENERAL_BYTES: u64 = 24;
+
 /// A workload, and the slots of the cache.
 const TRACES: &[(&str, u32)] = &[
     ("zipf(1.0):1000000blocks", 91_474),
     ("uniform:2621440blocks", 262_019),
 ];
+
+/// A trace that both simulators read.
+struct Subject {
+    name: String,
+    /// What futae reads: the trace as it is, if it was recorded, and what cachesim reads.
+    own: Vec<(&'static str, PathBuf)>,
+    oracle_general: PathBuf,
+    requests: u64,
+    slots: u32,
+}
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
@@ -69,51 +88,112 @@ fn main() -> anyhow::Result<()> {
         );
     }
     let directory = tempfile::Builder::new().prefix("futae-bench-").tempdir()?;
-    for &(workload, slots) in TRACES {
-        let trace = directory.path().join("trace.oracleGeneral");
-        write(workload, args.requests, &trace).context("writing the trace")?;
-        println!("\n{workload}, {} requests, {slots} slots:\n", args.requests);
-        println!(
-            "| policy | futae, M requests/s | libCacheSim | ratio | aim |\n|---|---|---|---|---|"
-        );
-        let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|one| one == name);
-        for &(name, peers_name, aim) in POLICIES.iter().filter(|policy| wanted(policy.0)) {
-            let futae = || {
-                let mut command = Command::new(&args.futae);
-                let level = format!("{name}:{slots}blocks");
-                command
-                    .arg("sim")
-                    .arg(&trace)
-                    .args(["--level", &level, "--json"]);
-                command
-            };
-            let peer = || {
-                let mut command = Command::new(&cachesim);
-                // It leaves a file with its figures where it is run.
-                command.current_dir(directory.path());
-                command.arg(&trace).args(["oracleGeneral", peers_name]);
-                command.args([&slots.to_string(), "--ignore-obj-size", "1"]);
-                command.args(["--print-head-req", "0"]);
-                command
-            };
-            let (mut own, mut peers, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-            for _ in 0..args.rounds {
-                let million = args.requests as f64 / 1e6;
-                own.push(million / run_to_end(&mut futae(), directory.path())?);
-                if has_peer.is_ok() {
-                    peers.push(million / run_to_end(&mut peer(), directory.path())?);
-                    ratios.push(own[own.len() - 1] / peers[peers.len() - 1]);
-                }
+    let peer = has_peer.is_ok().then_some(cachesim.as_path());
+    match (&args.trace, args.slots) {
+        (Some(trace), Some(slots)) => {
+            let subject = recorded(&args.futae, trace, slots, directory.path())?;
+            compare(&args, &subject, peer)?;
+        }
+        _ => {
+            for &(workload, slots) in TRACES {
+                let subject = generated(workload, slots, args.requests, directory.path());
+                compare(&args, &subject.context("writing the trace")?, peer)?;
             }
-            println!(
-                "| {name} | {} | {} | {} | {aim} |",
-                shown(own),
-                shown(peers),
-                shown(ratios)
-            );
         }
     }
     println!("\nRequests a processor second of the whole process: median (lowest–highest).");
+    Ok(())
+}
+
+/// The requests of a workload.
+fn generated(
+    workload: &str,
+    slots: u32,
+    requests: u64,
+    directory: &Path,
+) -> anyhow::Result<Subject> {
+    let trace = directory.join("trace.oracleGeneral");
+    write(workload, requests, &trace)?;
+    Ok(Subject {
+        name: workload.to_owned(),
+        own: vec![("futae", trace.clone())],
+        oracle_general: trace,
+        requests,
+        slots,
+    })
+}
+
+/// A trace of somebody else's.
+fn recorded(futae: &Path, trace: &Path, slots: u32, directory: &Path) -> anyhow::Result<Subject> {
+    let oracle_general = directory.join("trace.oracleGeneral");
+    let mut command = Command::new(futae);
+    command.args(["trace", "convert"]).arg(trace);
+    let converted = command.arg(&oracle_general).output()?;
+    let errors = String::from_utf8_lossy(&converted.stderr);
+    ensure!(converted.status.success(), "futae trace convert: {errors}");
+    let bytes = std::fs::metadata(&oracle_general)?.len();
+    Ok(Subject {
+        name: trace.display().to_string(),
+        own: vec![
+            ("futae, the trace as it is", trace.to_owned()),
+            ("futae, oracleGeneral", oracle_general.clone()),
+        ],
+        oracle_general,
+        requests: bytes / ORACLE_GENERAL_BYTES,
+        slots,
+    })
+}
+
+/// Runs every policy that is wanted, both programs in turns.
+fn compare(args: &Args, subject: &Subject, cachesim: Option<&Path>) -> anyhow::Result<()> {
+    let Subject {
+        name,
+        own,
+        oracle_general,
+        requests,
+        slots,
+    } = subject;
+    let directory = oracle_general.parent().context("a directory")?;
+    println!("\n{name}, {requests} requests, {slots} slots:\n");
+    let columns = own.iter().map(|(name, _)| format!(" {name} | ratio |"));
+    let columns: String = columns.collect();
+    println!("| policy | libCacheSim, M requests/s |{columns} aim |");
+    println!("|---|---|{}---|", "---|---|".repeat(own.len()));
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|one| one == name);
+    let million = *requests as f64 / 1e6;
+    for &(policy, peers_name, aim) in POLICIES.iter().filter(|policy| wanted(policy.0)) {
+        let mut peers = Vec::new();
+        let mut speeds = vec![Vec::new(); own.len()];
+        for _ in 0..args.rounds {
+            if let Some(cachesim) = cachesim {
+                let mut command = Command::new(cachesim);
+                // It leaves a file with its figures where it is run.
+                command.current_dir(directory);
+                command
+                    .arg(oracle_general)
+                    .args(["oracleGeneral", peers_name]);
+                command.args([&slots.to_string(), "--ignore-obj-size", "1"]);
+                command.args(["--print-head-req", "0"]);
+                peers.push(million / run_to_end(&mut command, directory)?);
+            }
+            for ((_, trace), speeds) in own.iter().zip(&mut speeds) {
+                let mut command = Command::new(&args.futae);
+                let level = format!("{policy}:{slots}blocks");
+                command
+                    .arg("sim")
+                    .arg(trace)
+                    .args(["--level", &level, "--json"]);
+                speeds.push(million / run_to_end(&mut command, directory)?);
+            }
+        }
+        let cells = speeds.into_iter().map(|speeds| {
+            let ratios = speeds.iter().zip(&peers).map(|(own, peer)| own / peer);
+            let ratios = shown(ratios.collect());
+            format!(" {} | {ratios} |", shown(speeds))
+        });
+        let cells: String = cells.collect();
+        println!("| {policy} | {} |{cells} {aim} |", shown(peers));
+    }
     Ok(())
 }
 
