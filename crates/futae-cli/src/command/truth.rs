@@ -39,8 +39,9 @@ pub struct Args {
     /// that were recorded]
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
     policy: Vec<String>,
-    /// Compare hit ratios with those that the ARC paper (FAST 2003) prints of these traces: OLTP.lis, P3.lis, P6.lis, as they are or
-    /// compressed. The exit status is 1 if one is further away than 0.02 points
+    /// Compare hit ratios with those that a paper prints of these traces, as they are or compressed: OLTP.lis, P3.lis, P6.lis of
+    /// the ARC paper (FAST 2003), conversation_trace.jsonl and synthetic_trace.jsonl of the Mooncake paper (FAST 2025). The exit
+    /// status is 1 if one is further away than the table explains
     #[arg(long, value_name = "TRACE", num_args = 1.., conflicts_with = "policy")]
     published: Vec<PathBuf>,
     /// Threads [default: one for each processor]
