@@ -97,7 +97,8 @@ deb: manual ## Debian packages of futae, of its mount helper and of the agent, i
 	$(CARGO) deb --locked --profile dist --package futae-cli --variant mount --no-build
 
 oci: deb ## an OCI image of the host's package, in target/futae-oci.tar; needs root, mmdebstrap and umoci
-	scripts/oci-image target/debian/futae_*.deb target/futae-oci.tar
+	@# Packages of earlier versions may lie beside the one that was just built.
+	scripts/oci-image "$$(ls -t $${CARGO_TARGET_DIR:-target}/debian/futae_*.deb | head -n 1)" target/futae-oci.tar
 
 package: ## what each published crate would hold; nothing is uploaded
 	$(CARGO) package --workspace --locked --no-verify --allow-dirty --quiet \

@@ -349,6 +349,19 @@ fn hooks(debian: &Debian, image: &[u8]) {
         debian.run(&other);
         assert_eq!(debian.property(UNIT, "ActiveState"), "inactive", "{other}");
     }
+    // A name that no unit can have is written as systemd does, and a configuration without that is no reason to start without it.
+    debian.run(
+        r#"cp /etc/futae/vm1.toml "/etc/futae/my vm.toml"; sed -i "s,/vm1/,/my\\\\\\\\x20vm/,g" "/etc/futae/my vm.toml""#,
+    );
+    let failed = debian.fails(&format!("{libvirt} 'my vm' prepare begin -"));
+    let why = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert!(why.contains(r"my\x20vm.toml"), "{why}");
+    debian.run(r#"mv "/etc/futae/my vm.toml" '/etc/futae/my\x20vm.toml'"#);
+    let unit = r"'futae-serve@my\x20vm'";
+    debian.run(&format!("{libvirt} 'my vm' prepare begin -"));
+    assert_eq!(debian.property(unit, "ActiveState"), "active");
+    debian.run(&format!("{libvirt} 'my vm' release end -"));
+    assert_eq!(debian.property(unit, "ActiveState"), "inactive");
     // A guest without its disk does not start.
     debian
         .run("mv /etc/futae/vm1.toml /etc/futae/vm1.whole; echo 'cache = 1' >/etc/futae/vm1.toml");

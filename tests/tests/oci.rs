@@ -70,3 +70,34 @@ fn an_image_is_whole_and_its_futae_runs() {
         "{checked:?}"
     );
 }
+
+/// What `packaging/oci/Containerfile` runs, in a Debian with the packages of its base image.
+#[test]
+fn the_container_file_installs_the_package_in_its_base_image() {
+    if std::env::var_os("FUTAE_OCI").is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| place.path().join(name);
+    let manual = path("manual");
+    let output = run(&["reference", "manual", text(&manual)]);
+    assert!(output.status.success(), "{output:?}");
+    let deb = package("futae", "1.0", place.path(), &manual);
+    let file = root().join("packaging/oci/Containerfile");
+    let file = fs::read_to_string(file).expect("the file");
+    let word = |name: &str| file.lines().find_map(|line| line.strip_prefix(name));
+    let base = word("FROM debian:").and_then(|name| name.strip_suffix("-slim"));
+    let files = path("root");
+    let options = [
+        "--quiet",
+        "--variant=minbase",
+        "--aptopt=APT::Sandbox::User \"root\"",
+    ];
+    let target = [base.expect("a release"), text(&files)];
+    tool("mmdebstrap", &[&options[..], &target[..]].concat());
+    fs::copy(deb, files.join("tmp/futae_1.0.deb")).expect("a copy");
+    fs::copy("/etc/resolv.conf", files.join("etc/resolv.conf")).expect("a copy");
+    let commands = word("RUN ").expect("commands");
+    tool("chroot", &[text(&files), "sh", "-ec", commands]);
+    tool("chroot", &[text(&files), "/usr/bin/futae", "--version"]);
+}

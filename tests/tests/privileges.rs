@@ -7,6 +7,7 @@ use futae_tests::binary::{futae, run};
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::{has_root, text};
+use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
@@ -43,9 +44,10 @@ fn serving(stage: &Stage, more: &[&str]) -> Command {
     let export = format!("{EXPORT}={}", text(&stage.image));
     let listen = format!("unix:{}", text(&stage.socket));
     let control = format!("unix:{}", text(&stage.control));
-    let mut command = futae(&[
-        "serve", "--cache", "1MiB", "--policy", "lru", "--export", &export,
-    ]);
+    let mut command = futae(&["serve", "--policy", "lru", "--export", &export]);
+    if !more.contains(&"--cache") {
+        command.args(["--cache", "1MiB"]);
+    }
     command
         .args(["--listen", &listen, "--control", &control])
         .args(more);
@@ -209,6 +211,52 @@ fn a_state_directory_of_another_user_is_no_obstacle() {
     let ended = server.stop();
     assert!(ended.status.success(), "{ended:?}");
     assert!(ended.errors.contains("cannot be seen"), "{}", ended.errors);
+}
+
+/// What an export's own cache had is there again for the next server, also if it was made, or opened again, by the user that the server
+/// goes on as.
+#[test]
+fn memory_of_an_added_export_is_kept_for_the_next_server() {
+    if !has_root() {
+        return;
+    }
+    let stage = Stage::new(64);
+    let place = stage.image.parent().expect("a directory");
+    fs::set_permissions(place, fs::Permissions::from_mode(0o755)).expect("passable");
+    let own = stage.path("own.img");
+    fs::copy(&stage.image, &own).expect("a copy");
+    chown(&own, Some(run_id("-u", "nobody")), None).expect("given away");
+    // As /dev/shm is.
+    let shared = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o1777)).expect("shared");
+    let memory = shared.path().join("memory");
+    let kept = ["--user", "nobody", "--memory-file", text(&memory)];
+    let export = format!("own={},share=1MiB", text(&own));
+    let order = |words: &[&str]| {
+        let said = run(&[&["export", words[0], text(&stage.control)], &words[1..]].concat());
+        assert!(said.status.success(), "{words:?}: {said:?}");
+    };
+    let found = || {
+        let status = run(&["top", "--json", text(&stage.control)]);
+        let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+        let caches = status["engines"].as_array().expect("caches");
+        let found = caches.iter().map(|cache| &cache["memory_found_blocks"]);
+        found
+            .map(|blocks| blocks.as_u64().unwrap_or_default())
+            .sum::<u64>()
+    };
+    let server = serve(&stage, &kept);
+    order(&["add", &export]);
+    write_and_read(&stage.socket, "own");
+    assert!(server.stop().status.success());
+
+    let with_own = [&["--cache", "2MiB", "--export", &export], &kept[..]].concat();
+    let server = serve(&stage, &with_own);
+    assert_eq!(found(), 64);
+    order(&["remove", "own"]);
+    order(&["add", &export]);
+    write_and_read(&stage.socket, "own");
+    assert!(server.stop().status.success());
 }
 
 /// A number of a user, by id(1).

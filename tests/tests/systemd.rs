@@ -4,7 +4,8 @@ use futae_testkit::nbd::Plain as Client;
 use futae_tests::binary::{binary, futae};
 use futae_tests::live::said;
 use futae_tests::systemd::Systemd;
-use futae_tests::tools::text;
+use futae_tests::tools::{has_root, text};
+use rustix::fs::{Uid, fchown, fstat};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -224,6 +225,33 @@ fn systemd_keeps_no_memory_that_no_cache_has() {
     assert_eq!(systemd.hears(), format!("{forgotten}.c"));
     assert_eq!(systemd.hears(), "READY=1\nSTATUS=serving 2 exports\n");
     drop(server);
+}
+
+/// `User=` of a unit has changed: nobody is to have what the server gives out.
+#[test]
+fn memory_of_a_server_that_ran_as_another_user_is_given_up() {
+    if !has_root() {
+        return;
+    }
+    let systemd = Systemd::begin();
+    let file = systemd.configuration("");
+    let all = fs::read_to_string(&file).expect("a file");
+    fs::write(&file, format!("memory-file = \"systemd\"\n{all}")).expect("written");
+    let service = futae(&["serve", "--config", text(&file)]);
+    let first = systemd.start(&service, &[]);
+    let (_, memory) = systemd.keeps();
+    assert_eq!(systemd.hears(), "READY=1\nSTATUS=serving 1 export\n");
+    first.kill();
+    let other = Uid::from_raw(65534);
+    fchown(&memory, Some(other), None).expect("given away");
+    let second = systemd.start(&service, &[("futae-memory", memory.as_fd())]);
+    let forgotten = "FDSTOREREMOVE=1\nFDNAME=futae-memory";
+    assert_eq!(systemd.hears(), forgotten);
+    let (said, new) = systemd.keeps();
+    assert_eq!(said, "FDSTORE=1\nFDNAME=futae-memory");
+    assert_eq!(systemd.hears(), "READY=1\nSTATUS=serving 1 export\n");
+    assert_ne!(fstat(&new).expect("memory").st_uid, other.as_raw());
+    drop(second);
 }
 
 #[test]

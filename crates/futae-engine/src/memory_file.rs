@@ -72,14 +72,21 @@ impl MemoryFile {
     /// Opens or creates the file at `path` for a cache of `slots` blocks of `block_bytes`, and
     /// allocates its memory. The content is kept if a cache with the same parameters has written it
     /// since the machine was booted. Otherwise it is discarded, and [`empty`](Self::empty) gives
-    /// the reason.
+    /// the reason. The file becomes that of `heir`, the user that this process is about to become,
+    /// if there is one.
     ///
     /// # Errors
     ///
-    /// The file is on a disk, belongs to another user, or is in use, or there is not enough memory.
-    pub fn open(path: &Path, block_bytes: u64, slots: u32) -> Result<Self, SetupError> {
+    /// The file is on a disk, belongs to a user other than this process's and `heir`, or is in use,
+    /// or there is not enough memory.
+    pub fn open(
+        path: &Path,
+        block_bytes: u64,
+        slots: u32,
+        heir: Option<u32>,
+    ) -> Result<Self, SetupError> {
         let (file, is_made) = place::open(path).map_err(refused(path))?;
-        let opened = Self::of_file(file, path, block_bytes, slots);
+        let opened = Self::of_file(file, path, block_bytes, slots, heir);
         if opened.is_err() && is_made {
             // Nothing is in it, and it would take memory.
             let _ = std::fs::remove_file(path);
@@ -105,6 +112,15 @@ impl MemoryFile {
         place::unnamed().map_err(SetupError::Size)
     }
 
+    /// Whether an open file is that of a user from whom [`of_file`](Self::of_file) takes one.
+    ///
+    /// # Errors
+    ///
+    /// The file's owner cannot be read.
+    pub fn is_of(file: &File, heir: Option<u32>) -> Result<bool, SetupError> {
+        place::is_of(file, heir).map_err(SetupError::Size)
+    }
+
     /// As [`open`](Self::open), for an open file; `path` is for messages.
     ///
     /// # Errors
@@ -115,10 +131,12 @@ impl MemoryFile {
         path: &Path,
         block_bytes: u64,
         slots: u32,
+        heir: Option<u32>,
     ) -> Result<Self, SetupError> {
         let refused = refused(path);
         let failed = |error: io::Error| refused(format!("cannot be used as memory: {error}"));
-        let page_bytes = place::check(&file).map_err(refused)?;
+        let page_bytes = place::check(&file, heir).map_err(refused)?;
+        place::hand_to(&file, heir);
         let layout = Layout::new(block_bytes as usize, page_bytes);
         let length = file.metadata().map_err(failed)?.len();
         if !may_be_ours(&file).map_err(failed)? {

@@ -26,7 +26,9 @@ pub fn open(path: &Path) -> Result<(File, bool), String> {
     if let Ok(file) = rustix::fs::open(path, flags | OFlags::EXCL, mode) {
         return Ok((file.into(), true));
     }
-    match rustix::fs::open(path, flags, mode) {
+    // It is there. With CREATE the kernel may refuse a file of another user in a directory such as /dev/shm, even to root
+    // (fs.protected_regular).
+    match rustix::fs::open(path, flags - OFlags::CREATE, mode) {
         Ok(file) => Ok((file.into(), false)),
         Err(Errno::LOOP) => Err("is a symbolic link; name the file itself".to_owned()),
         Err(errno) => Err(format!("cannot be opened: {errno}")),
@@ -51,13 +53,28 @@ pub fn unnamed() -> Result<File, String> {
         .map_err(|errno| format!("no memory without a name (memfd) can be made: {errno}"))
 }
 
-/// Checks that a file is in memory and private, and takes its lock. Returns its page size in bytes.
-pub fn check(file: &File) -> Result<usize, String> {
+/// Whether a file belongs to this process's user, or to `heir`, the user that it is about to become.
+pub fn is_of(file: &File, heir: Option<u32>) -> Result<bool, String> {
+    let owner = fstat(file).map_err(|errno| errno.to_string())?.st_uid;
+    Ok(owner == rustix::process::geteuid().as_raw() || heir == Some(owner))
+}
+
+/// Gives a file to `heir`, who could not open it again otherwise. Without the right to do so the file stays as it is, and is used
+/// as long as it is open.
+pub fn hand_to(file: &File, heir: Option<u32>) {
+    if let Some(user) = heir {
+        let _ = rustix::fs::fchown(file, Some(rustix::fs::Uid::from_raw(user)), None);
+    }
+}
+
+/// Checks that a file is in memory and private to this process's user or to `heir`, and takes its lock. Returns its page size in
+/// bytes.
+pub fn check(file: &File, heir: Option<u32>) -> Result<usize, String> {
     let stat = fstat(file).map_err(|errno| errno.to_string())?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err("is no regular file; name one that need not exist yet".to_owned());
     }
-    if stat.st_uid != rustix::process::geteuid().as_raw() {
+    if !is_of(file, heir)? {
         return Err(format!(
             "belongs to user {}, who could have other data served; remove it, or run as that user",
             stat.st_uid
@@ -128,16 +145,16 @@ mod tests {
         let path = folder.path().join("memory");
         let (first, is_new) = open(&path).expect("made");
         assert!(is_new && open(&path).is_ok_and(|(_, is_new)| !is_new));
-        assert_eq!(check(&first), Ok(4096));
+        assert_eq!(check(&first, None), Ok(4096));
         let link = folder.path().join("link");
         symlink(&path, &link).expect("a link");
         assert!(open(&link).is_err_and(|problem| problem.contains("symbolic link")));
         let nowhere = folder.path().join("none/memory");
         assert!(open(&nowhere).is_err_and(|problem| problem.contains("directory")));
-        assert!(check(&File::open(folder.path()).expect("opened")).is_err());
+        assert!(check(&File::open(folder.path()).expect("opened"), None).is_err());
         let mode = std::fs::Permissions::from_mode(0o640);
         std::fs::set_permissions(&path, mode).expect("allowed");
-        assert!(check(&first).is_err_and(|problem| problem.contains("mode 640")));
+        assert!(check(&first, None).is_err_and(|problem| problem.contains("mode 640")));
     }
 
     #[test]
@@ -146,10 +163,10 @@ mod tests {
         let path = folder.path().join("memory");
         let (first, _) = open(&path).expect("made");
         let (second, _) = open(&path).expect("opened");
-        check(&first).expect("free");
-        assert!(check(&second).is_err_and(|problem| problem.contains("in use")));
+        check(&first, None).expect("free");
+        assert!(check(&second, None).is_err_and(|problem| problem.contains("in use")));
         drop(first);
-        check(&second).expect("free again");
+        check(&second, None).expect("free again");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::super::names::{stored_as, with_suffix};
 use super::evictions::BLOCK_BYTES_MAX;
+use super::privileges::PrivilegeArgs;
 use crate::failure::Failure;
 use anyhow::anyhow;
 use futae_engine::{Engine, MemoryFile, MemoryTrust};
@@ -77,14 +78,16 @@ impl MemoryArgs {
 /// The caches whose memory outlives the server.
 pub(super) struct KeptMemory {
     args: MemoryArgs,
+    privileges: PrivilegeArgs,
     engines: Mutex<Vec<Weak<Engine>>>,
     ledger: Arc<Mutex<Ledger>>,
 }
 
 impl KeptMemory {
-    pub(super) fn new(args: &MemoryArgs) -> Self {
+    pub(super) fn new(args: &MemoryArgs, privileges: &PrivilegeArgs) -> Self {
         Self {
             args: args.clone(),
+            privileges: privileges.clone(),
             engines: Mutex::default(),
             ledger: Arc::default(),
         }
@@ -111,11 +114,13 @@ impl KeptMemory {
             None => path.clone(),
             Some(name) => with_suffix(path, name),
         };
+        // Who makes the memory of exports that are added later, and opens it again.
+        let heir = self.privileges.later()?.map(|user| user.uid.as_raw());
         let file = if is_systemd {
-            let (file, holding) = self.stored(owner)?;
-            MemoryFile::of_file(file, &path, block_bytes, slots)?.with_companion(holding)
+            let (file, holding) = self.stored(owner, heir)?;
+            MemoryFile::of_file(file, &path, block_bytes, slots, heir)?.with_companion(holding)
         } else {
-            let file = MemoryFile::open(&path, block_bytes, slots)?;
+            let file = MemoryFile::open(&path, block_bytes, slots, heir)?;
             let holding = Holding {
                 place: Place::File(path.clone()),
                 is_new: file.is_made(),
@@ -137,17 +142,27 @@ impl KeptMemory {
         Ok(())
     }
 
-    /// The memory that systemd keeps for a cache, or new memory that it keeps from now on.
-    fn stored(&self, owner: Option<&str>) -> Result<(File, Holding), Failure> {
+    /// The memory that systemd keeps for a cache, or new memory that it keeps from now on. Memory of a server that ran as another
+    /// user (`User=` of the unit) is given up: that user may still have it.
+    fn stored(&self, owner: Option<&str>, heir: Option<u32>) -> Result<(File, Holding), Failure> {
         let name = match owner {
             None => "futae-memory".to_owned(),
             Some(owner) => format!("futae-memory.{}", stored_as(owner)),
         };
         let mut ledger = locked(&self.ledger);
-        let before = futae_systemd::take_stored(&name);
+        let mut before = futae_systemd::take_stored(&name).map(File::from);
+        if let Some(file) = &before
+            && !MemoryFile::is_of(file, heir)?
+        {
+            info!(
+                "memory file systemd: {name} is that of a server that ran as another user: it is given up"
+            );
+            before = None;
+            futae_systemd::forget(&name);
+        }
         let is_new = before.is_none();
         let file = match before {
-            Some(descriptor) => descriptor.into(),
+            Some(file) => file,
             None => {
                 let file = MemoryFile::unnamed()?;
                 // Of a cache of this name that is about to go.

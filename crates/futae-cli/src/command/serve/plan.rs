@@ -167,7 +167,7 @@ impl Plan {
             privileges: args.privileges.clone(),
             evictions: args.evictions.clone(),
             demotion: server.demotion,
-            memory: KeptMemory::new(&args.memory),
+            memory: KeptMemory::new(&args.memory, &args.privileges),
             state: Arc::new(KeptState::new(&args.state)),
             otlp: args.otlp.plan()?,
             tracing: OnceLock::new(),

@@ -134,7 +134,7 @@ fn cache(file: &Path, disk: &Arc<Disk>, writes_back: bool, verifies: bool) -> (A
         }),
     };
     let engine = Engine::in_world(&options, Arc::new(Alone)).expect("a cache");
-    let memory = MemoryFile::open(file, BLOCK, SLOTS).expect("memory");
+    let memory = MemoryFile::open(file, BLOCK, SLOTS, None).expect("memory");
     let trust = MemoryTrust::Devices;
     engine.keep_memory(memory, trust).expect("memory");
     if verifies {
