@@ -12,6 +12,8 @@ import json as _json
 import os as _os
 
 from . import _native
+from ._checks import check as _check_settings
+from ._frames import check_frame as _check_frame
 from ._frames import frame_of as _frame_of
 from ._frames import rows_of as _rows_of
 from ._native import Column, Error, Table, __version__
@@ -100,7 +102,8 @@ def simulate(
     ``hit_ratio`` is that of the whole run: requests that some level served, per request. With one level the keys of the
     level are columns. With several, those of the first level begin with ``level_0_``, and so on.
 
-    A policy can be a class, or whatever makes an object when it is called with the number of blocks that the cache holds. Blocks are
+    A policy can be a class, or whatever makes an object when it is called with the number of blocks that the cache holds; it is called once
+    before, with 16, to see whether the object has the methods. Blocks are
     numbers in the order of their first requests, from 0 on, not those of the trace. The object has the methods ``miss(blocks)``: these blocks were placed, in this order; and ``evict(incoming)``: returns the
     block to give up, and forgets it, or None to keep all. It may have ``hit(blocks)``: these resident blocks were asked for, in this order;
     ``admit(block)``: whether a block that is not resident is placed; and ``remove(block)``: a block left that was not evicted. ``hit`` and
@@ -111,6 +114,7 @@ def simulate(
     Raises ``futae.Error``, a ``ValueError``, with the message of the command line. Ctrl-C ends a simulation. Other
     threads of Python run meanwhile.
     """
+    _check_frame(frame, "report")
     block, format, columns, skip_bad = _options_of(source, block, format, columns, skip_bad)
     tables = _tables_of(source)
     arrays = [] if tables else _arrays_of(source)
@@ -136,7 +140,8 @@ def simulate(
         "ttl": ttl,
         "admit_size_max": _text(admit_size_max),
     }
-    _check(settings, wholes=("guests", "seed", "requests", "clients", "threads"), flags=("bounds", "objects"))
+    _check_settings(settings, wholes=("guests", "seed", "requests", "clients", "threads"),
+                    flags=("bounds", "objects"), most={"guests": 2**32 - 1, "clients": 2**32 - 1})
     with _Named() as named, _shown(progress, "simulating") as tell:
         unit = "" if objects else "blocks"
         hierarchies = _hierarchies(_by_name(levels, named), sizes, _by_name(policies, named), unit)
@@ -160,6 +165,7 @@ def policies(frame=None):
 
     ``frame`` as in :func:`simulate`.
     """
+    _check_frame(frame)
     return _frame_of(_json.loads(_native.policies()), frame)
 
 
@@ -206,6 +212,7 @@ def mrc(
     requests: use so many requests.
     The others, ``frame`` among them, are as in :func:`simulate`; ``"report"`` is what ``futae mrc --json`` prints.
     """
+    _check_frame(frame, "report")
     block, format, columns, skip_bad = _options_of(source, block, format, columns, skip_bad)
     wanted = {
         "policy": policy,
@@ -222,7 +229,7 @@ def mrc(
         "requests": requests,
         "seed": seed,
     }
-    _check(wanted, wholes=("shards_blocks", "kosmo_blocks", "repeats", "points", "requests", "seed"), flags=("exact",))
+    _check_settings(wanted, wholes=("shards_blocks", "kosmo_blocks", "repeats", "points", "requests", "seed"), flags=("exact",))
     reading = _reading(block, format, columns, skip_bad, view)
     with _shown(progress, "reading and simulating") as tell:
         text, doubts = _native.mrc(_one_of(source), wanted, reading, tell)
@@ -275,9 +282,10 @@ def locality(
     log: bins of growing width.
     The others are as in :func:`simulate`; ``"report"`` is what ``futae locality --json`` prints.
     """
+    _check_frame(frame, "report")
     block, format, columns, skip_bad = _options_of(source, block, format, columns, skip_bad)
     counted = {"link": link, "warmup": warmup, "requests": requests, "bins": bins, "log": log, "seed": seed}
-    _check(counted, wholes=("warmup", "requests", "bins", "seed"), flags=("log",))
+    _check_settings(counted, wholes=("warmup", "requests", "bins", "seed"), flags=("log",))
     asked = [_level(level, None) for level in _listed(levels, "levels")]
     reading = _reading(block, format, columns, skip_bad, view)
     with _shown(progress, "reading and simulating") as tell:
@@ -305,19 +313,6 @@ def _one_of(source):
         raise Error("the list of sources is empty: give one")
     (one,) = given
     return one if given_in_memory else _path_of(one)
-
-
-def _check(settings, wholes, flags):
-    """An error that names a setting which is of no use as a whole number, or as True or False."""
-    for name in wholes:
-        value = settings[name]
-        if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= value.__index__() < 2**64):
-            raise Error(f"{name}={value!r} is no whole number of 0 or more")
-    for name in flags:
-        if settings[name] not in (True, False):
-            raise Error(f"{name}={settings[name]!r} is neither True nor False")
-        # One of NumPy is as good.
-        settings[name] = bool(settings[name])
 
 
 def _text(value):

@@ -26,8 +26,20 @@ def rows_of(report):
     return rows
 
 
+def check_frame(kind, *more):
+    """Raises at once what :func:`frame_of` would raise after the work. `more` are kinds that are no frames."""
+    kinds = ["pandas", "polars", "dict", *more]
+    if kind is None:
+        return
+    if kind not in kinds:
+        *others, last = map(repr, kinds)
+        raise Error(f"frame {kind!r} is none of {', '.join(others)} and {last}")
+    if kind not in more:
+        frame_of([], kind)
+
+
 def frame_of(rows, kind):
-    """The rows as a frame of this kind."""
+    """The rows as a frame of this kind, which was checked."""
     if kind is None:
         for kind in ("pandas", "polars", "dict"):
             try:
@@ -40,8 +52,6 @@ def frame_of(rows, kind):
         import pandas
 
         return pandas.DataFrame(rows)
-    if kind == "polars":
-        import polars
+    import polars
 
-        return polars.DataFrame(rows, infer_schema_length=None)
-    raise Error(f"frame {kind!r} is none of 'pandas', 'polars', 'dict' and 'report'")
+    return polars.DataFrame(rows, infer_schema_length=None)

@@ -6,7 +6,8 @@ import os
 import warnings
 
 from . import _native
-from ._frames import frame_of
+from ._checks import check
+from ._frames import check_frame, frame_of
 from ._native import Error
 from ._progress import shown
 from ._traces import FutaeWarning
@@ -34,6 +35,8 @@ def sweep(plan, *, out=None, client=None, threads=None, summary=False, progress=
 
     Cells that fail are a :class:`FutaeWarning` each reason, and have no rows; ``futae.Error`` if all fail.
     """
+    check_frame(frame)
+    check({"threads": threads}, wholes=("threads",))
     text, folder, is_json = _text_of(plan)
     asked = _native.Sweep(text, folder, is_json)
     names = asked.cells()
@@ -47,7 +50,7 @@ def sweep(plan, *, out=None, client=None, threads=None, summary=False, progress=
             keep = None if out is None else functools.partial(asked.keep, os.fspath(out))
             pieces = _pieces(todo, names, sum(client.nthreads().values()))
             kept, failed, remarks = _on_cluster(client, (text, folder, is_json), pieces, keep, tell)
-    for remark in dict.fromkeys(remarks):
+    for remark in dict.fromkeys([*asked.warnings(), *remarks]):
         warnings.warn(remark, FutaeWarning, stacklevel=2)
     reasons = {}
     for cell, why in failed:

@@ -160,7 +160,8 @@ impl futae_trace::Rows for ArrowRows {
             self.next = 0;
             // The one before is given back first.
             self.batch = None;
-            match self.batches.next() {
+            // What makes the batches may need Python's lock on threads of its own.
+            match Python::attach(|py| py.detach(|| self.batches.next())) {
                 Some(batch) => self.batch = Some(batch.map_err(TraceErrorKind::Table)?),
                 None => return Ok(()),
             }

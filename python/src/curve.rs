@@ -28,7 +28,7 @@ pub struct Wanted {
     kosmo: Option<f64>,
     kosmo_blocks: Option<usize>,
     mini: Option<f64>,
-    repeats: u32,
+    repeats: u64,
     sizes: Option<Vec<String>>,
     points: usize,
     requests: Option<u64>,
@@ -168,6 +168,9 @@ fn passing(
 /// Numbers that are read at a time.
 const NUMBERS: usize = 1 << 16;
 
+/// As on the command line: memory is that of all samples.
+const REPEATS_MAX: u64 = 64;
+
 const TOO_MANY_BLOCKS: &str = "too many blocks for an exact curve: take shards, or a larger block";
 
 /// The same of an array. Its blocks are in the sample as they would be in a file of the same numbers.
@@ -221,7 +224,7 @@ impl Wanted {
             kosmo: self.kosmo,
             kosmo_blocks: self.kosmo_blocks,
             mini: self.mini,
-            repeats: self.repeats,
+            repeats: self.repeats as u32,
             requests: self.requests,
             seed: self.seed,
         }
@@ -238,6 +241,9 @@ impl Wanted {
             return Err(refused(
                 "shards_blocks, kosmo_blocks and points are at least 1",
             ));
+        }
+        if !(1..=REPEATS_MAX).contains(&self.repeats) {
+            return Err(refused(format!("repeats is from 1 to {REPEATS_MAX}")));
         }
         if self.repeats > 1 && !methods.is_sampled() {
             return Err(refused(
@@ -330,6 +336,7 @@ pub fn mrc(
     reading: Reading,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, Vec<String>)> {
+    futae_plugin::enable();
     let policy: PolicySpec = parsed(&wanted.policy)?;
     let trial = futae_policy::build(&policy, &Shape { slots: 16, seed: 0 });
     trial.map_err(refused)?;

@@ -4,7 +4,7 @@ use crate::ask::{Reading, parsed};
 use crate::curve::{Given, Origin, whole};
 use crate::patience::patiently;
 use crate::refused;
-use futae_sim::locality::{Bins, Study};
+use futae_sim::locality::{BINS_MAX, Bins, Study};
 use futae_sim::run::Neighbours;
 use futae_sim::{LevelSpec, Link};
 use pyo3::prelude::*;
@@ -32,8 +32,8 @@ pub fn locality(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, Vec<String>)> {
     futae_plugin::enable();
-    if counted.bins == 0 {
-        return Err(refused("bins is at least 1"));
+    if !(1..=BINS_MAX).contains(&counted.bins) {
+        return Err(refused(format!("bins is from 1 to {BINS_MAX}")));
     }
     let levels: Vec<LevelSpec> = levels
         .iter()

@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often Python is asked whether to go on, and is told the progress.
 const INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long work that holds Python's lock keeps it, as threads of Python do among themselves.
+const LEND_MILLIS: u64 = 5;
 
 /// How long the end of the interpreter waits for work that calls Python and does not return.
 const END_WAIT: Duration = Duration::from_secs(5);
@@ -76,8 +79,8 @@ fn end_everything(py: Python<'_>) {
 /// calls `progress` with the fraction done. The work gives that to its argument, by which it is ended when a
 /// signal or `progress` raises an exception, which is then the result.
 ///
-/// Work that calls Python much is given `calls`. It holds Python's lock, which Python itself then lends to others now and then. It may
-/// seldom tell its progress, so it also looks at `calls`, which becomes true when it is to end.
+/// Work that calls Python much is given `calls`. It holds Python's lock, which Python itself lends to others when it is called, and which is
+/// lent when progress is told, too. It may seldom tell its progress, so it also looks at `calls`, which becomes true when it is to end.
 pub fn patiently<T: Send>(
     py: Python<'_>,
     progress: Option<&Py<PyAny>>,
@@ -86,12 +89,19 @@ pub fn patiently<T: Send>(
 ) -> PyResult<T> {
     let _running = Running::begin();
     let (own, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (begun, lent) = (Instant::now(), AtomicU64::new(0));
     let is_stopped = calls.unwrap_or(&own);
     let tell = |fraction: f64| {
         done.store(fraction.to_bits(), Ordering::Relaxed);
         if is_stopped.load(Ordering::Relaxed) {
             // Calls no panic hook, so nothing is printed.
             resume_unwind(Box::new(Stopped));
+        }
+        let now = begun.elapsed().as_millis() as u64;
+        if calls.is_some() && now >= lent.load(Ordering::Relaxed) + LEND_MILLIS {
+            // Work that seldom calls Python lends its lock to others here.
+            lent.store(now, Ordering::Relaxed);
+            Python::attach(|py| py.detach(|| ()));
         }
     };
     let ask = || {

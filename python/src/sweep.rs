@@ -35,6 +35,11 @@ impl Sweep {
         cells.map(|cell| (cell.source, cell.to_string())).collect()
     }
 
+    /// What a result may not be meant to be.
+    fn warnings(&self) -> Vec<String> {
+        self.0.warning().into_iter().collect()
+    }
+
     /// The cells that a folder does not hold yet. The folder is made if it is not there.
     fn missing(&self, out: PathBuf) -> PyResult<Vec<usize>> {
         let folder = Folder::open(&out, &self.0).map_err(refused)?;

@@ -63,7 +63,8 @@ struct futae_policy {
     uint32_t version; /* FUTAE_POLICY_VERSION */
     uint32_t size;    /* sizeof(struct futae_policy) */
 
-    /* A new state, or NULL if an argument is unknown or wrong, or memory is short. The reason, as text that ends
+    /* A new state, or NULL if an argument is unknown or wrong, or memory is short. For each level it is first called
+     * with 16 slots, and that state is freed, to check the arguments. The reason, as text that ends
      * with a zero byte, goes into problem, which has room for problem_size bytes. */
     void *(*create)(const struct futae_setup *setup, char *problem, size_t problem_size);
     /* Frees a state. */

@@ -159,7 +159,8 @@ impl Curve {
 /// many.
 #[must_use]
 pub fn even_sizes(points: usize, largest: u64) -> Vec<u64> {
-    let points = points as u64;
+    // More points than blocks are a point for each block, without going through all of them.
+    let points = (points as u64).min(largest);
     let size = |i: u64| (u128::from(largest) * u128::from(i) / u128::from(points.max(1))) as u64;
     let mut sizes: Vec<u64> = (1..=points).map(size).filter(|&size| size > 0).collect();
     sizes.dedup();

@@ -13,6 +13,6 @@ mod taps;
 #[cfg(test)]
 mod tests;
 
-pub use intervals::{Bin, Bins, GAP_THRESHOLD, Intervals};
+pub use intervals::{BINS_MAX, Bin, Bins, GAP_THRESHOLD, Intervals};
 pub use study::{Study, StudyError, Summary, end_bytes};
 pub use taps::Tap;

@@ -24,6 +24,7 @@ fn the_names_that_other_programs_rely_on() {
     assert_eq!(json["seed"], common::SEED);
     assert_eq!(json["trace_digest"].as_str().map(str::len), Some(16));
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(json["sources"], serde_json::json!(["uniform:1000blocks"]));
     let run = &json["runs"][0];
     assert_eq!(
         (&run["requests"], &run["warmup_requests"]),

@@ -148,3 +148,35 @@ fn another(folder: &Path, there: &str, asked: &str) -> String {
         "{shown} holds the sweep of another plan ({what}); take another folder, or the plan that made it"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_was_gone_is_not_taken_for_another() {
+        let place = tempfile::tempdir().expect("a directory");
+        let trace = place.path().join("a.csv");
+        let text = "traces = ['a.csv']\npolicies = ['lru']\nsizes = ['2blocks']";
+        let plan = Plan::of_toml(text, place.path()).expect("a plan");
+        let out = place.path().join("out");
+        let open = || {
+            Folder::open(&out, &plan)
+                .map(drop)
+                .map_err(|why| why.to_string())
+        };
+        fs::write(&trace, "offset,length\n0,4096\n").expect("a trace");
+        assert_eq!(open(), Ok(()));
+        fs::write(out.join("cells/000000.json"), "[]").expect("a cell");
+        fs::remove_file(&trace).expect("it is gone");
+        assert_eq!(open(), Ok(()), "what is done can be read without it");
+        fs::write(&trace, "offset,length\n8192,4096\n").expect("another trace");
+        let refused = open().expect_err("results are of the first one");
+        assert!(
+            refused.contains("a.csv was changed since the sweep began"),
+            "{refused}"
+        );
+        fs::write(&trace, "offset,length\n0,4096\n").expect("the first one");
+        assert_eq!(open(), Ok(()));
+    }
+}

@@ -213,6 +213,17 @@ impl Plan {
         )
     }
 
+    /// What a result may not be meant to be: an exclusive cache at the top is asked, but nobody demotes to it.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let mut tops = self.cells.iter().filter_map(|cell| cell.levels.first());
+        let top = tops.find(|top| top.policy.lives_on_demotions())?;
+        Some(format!(
+            "{top} keeps only what the level above demotes to it, and there is none, so it hits nothing; name the upper \
+             level first, such as levels = [[\"lru:1GiB\", \"{top}\"]]"
+        ))
+    }
+
     /// The study of one cell of objects.
     pub(crate) fn object_study(&self, caches: Vec<LevelSpec>, seed: u64) -> ObjectStudy {
         ObjectStudy {
@@ -402,6 +413,19 @@ fn sources(file: &File, folder: &Path) -> Result<Vec<Source>, SweepError> {
         let workload = name.parse().map_err(SweepError::plan)?;
         all.push(Source::Workload(workload, name.clone()));
     }
+    let of_files = [
+        ("format", file.format.is_some()),
+        ("columns", file.columns.is_some()),
+        ("skip_bad", file.skip_bad),
+        ("view", file.view.is_some()),
+    ];
+    if file.traces.is_empty()
+        && let Some((key, _)) = of_files.iter().find(|key| key.1)
+    {
+        return Err(SweepError::plan(format!(
+            "{key} is for trace files, and the plan has none"
+        )));
+    }
     if file.guests == Some(0) {
         return Err(SweepError::plan("guests = 0 leaves nobody to ask"));
     }
@@ -476,6 +500,10 @@ mod tests {
             ("traces = [[]]\nlevels = [['lru:1%']]", "empty"),
             ("traces = ['a']\nlevels = [['lru:1%']]\nguests = 2", "list"),
             (
+                "workloads = ['loop:1MiB']\nlevels = [['lru:1%']]\nview = 'start'",
+                "view is for trace files",
+            ),
+            (
                 "traces = ['a']\nlevels = [['lru:1%']]\nthink = '0'",
                 "latency",
             ),
@@ -516,6 +544,17 @@ mod tests {
             let error = parse(text).map(|_| ()).expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_cache_that_hits_nothing_is_warned_of() {
+        let warning = |level: &str| {
+            let text = format!("workloads = ['loop:1MiB']\nlevels = [{level}]");
+            parse(&text).expect("a plan").warning()
+        };
+        assert_eq!(warning("['lru:1%', 'exclusive:1%']"), None);
+        let found = warning("['lru:1%', 'exclusive:1%'], ['exclusive:2%']");
+        assert!(found.is_some_and(|it| it.starts_with("exclusive:2% keeps only")));
     }
 
     #[test]

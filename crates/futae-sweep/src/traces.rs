@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const END_BYTES: u64 = 64 << 10;
 
 /// Keeps in `file` which trace files a sweep is of. Those of which `has_results` must be the ones that are kept there
-/// already; files that cannot be opened here are left out.
+/// already. Of files that cannot be opened here what is kept there stays.
 ///
 /// # Errors
 ///
@@ -23,37 +23,45 @@ pub fn hold(
     plan: &Plan,
     has_results: impl Fn(&str) -> bool,
 ) -> Result<(), SweepError> {
-    let now = of_plan(plan);
-    let lines = now.iter().map(|(name, is)| format!("{is} {name}\n"));
-    let lines: String = lines.collect();
-    let before = match fs::read_to_string(file) {
-        Ok(before) if before == lines => return Ok(()),
-        Ok(before) => before,
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(why) => return Err(SweepError::file("cannot read", file, &why)),
     };
-    let before = before.lines().filter_map(|line| line.split_once(' '));
+    let before = text.lines().filter_map(|line| line.split_once(' '));
     let before: HashMap<&str, &str> = before.map(|(is, name)| (name, is)).collect();
-    let changed = now.iter().find(|(name, is)| {
-        let then = before.get(name.as_str());
-        then.is_some_and(|then| then != is) && has_results(name)
-    });
-    match changed {
-        None => write(file, lines.as_bytes()),
-        Some((name, _)) => Err(SweepError::Files(format!(
-            "{name} was changed since the sweep began: remove the folder of the sweep and sweep again"
-        ))),
+    let mut lines = String::new();
+    for (name, path) in files(plan) {
+        let then = before.get(name).copied();
+        let now = told_apart(path);
+        if let (Some(then), Some(now)) = (then, &now)
+            && then != now
+            && has_results(name)
+        {
+            return Err(SweepError::Files(format!(
+                "{name} was changed since the sweep began: remove the folder of the sweep and sweep again"
+            )));
+        }
+        if let Some(is) = now.as_deref().or(then) {
+            lines += &format!("{is} {name}\n");
+        }
+    }
+    match lines == text {
+        true => Ok(()),
+        false => write(file, lines.as_bytes()),
     }
 }
 
-/// The trace files as the plan names them, and what tells each from another one.
-fn of_plan(plan: &Plan) -> Vec<(String, String)> {
-    let files = plan.sources.iter().flat_map(|source| match source {
-        Source::Traces(names, paths) => names.iter().zip(paths).collect(),
-        Source::Workload(..) => Vec::new(),
+/// The trace files as the plan names them, and where they are.
+fn files(plan: &Plan) -> impl Iterator<Item = (&str, &Path)> {
+    let each = plan.sources.iter().map(|source| match source {
+        Source::Traces(names, paths) => (&names[..], &paths[..]),
+        Source::Workload(..) => Default::default(),
     });
-    let known = |(name, path): (&String, &PathBuf)| Some((name.clone(), told_apart(path)?));
-    files.filter_map(known).collect()
+    each.flat_map(|(names, paths): (&[String], &[PathBuf])| {
+        let names = names.iter().map(String::as_str);
+        names.zip(paths.iter().map(PathBuf::as_path))
+    })
 }
 
 /// The length of a file, and a digest of its beginning and its end, so that a long trace is not read for it.

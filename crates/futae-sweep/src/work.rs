@@ -38,27 +38,29 @@ pub fn work(
     let failures = in_parallel(units.len(), threads, progress, |at, progress| {
         let unit = &units[at];
         let source = plan.cells[unit.cells[0]].source;
-        let outcome = match &plan.sources[source] {
+        let outcomes = match &plan.sources[source] {
             Source::Traces(..) => {
                 let shared = traces.of(source);
                 let traces = shared.get_or_init(|| of_files(plan, source, progress, read));
-                traces
-                    .as_ref()
-                    .map_err(String::clone)
-                    .and_then(|traces| of_trace(plan, unit, traces, progress))
+                match traces {
+                    Ok(traces) => of_trace(plan, unit, traces, progress),
+                    Err(why) => vec![Err(why.clone()); unit.cells.len()],
+                }
             }
-            Source::Workload(..) => of_workload(plan, unit, progress),
+            Source::Workload(..) => of_workloads(plan, unit, progress),
         };
         traces.done(source);
-        let kept = outcome.and_then(|tables| {
-            let mut pairs = unit.cells.iter().zip(tables);
-            pairs.try_for_each(|(&cell, columns)| keep(cell, &Rows::of(plan, cell, columns)))
-        });
+        let failed = unit
+            .cells
+            .iter()
+            .zip(outcomes)
+            .filter_map(|(&cell, outcome)| {
+                let kept = outcome.and_then(|columns| keep(cell, &Rows::of(plan, cell, columns)));
+                kept.err().map(|why| (cell, why))
+            });
+        let failed: Vec<Failed> = failed.collect();
         progress(1.0);
-        match kept {
-            Ok(()) => Vec::new(),
-            Err(why) => unit.cells.iter().map(|&cell| (cell, why.clone())).collect(),
-        }
+        failed
     });
     failures.into_iter().flatten().collect()
 }
@@ -80,6 +82,9 @@ fn units(plan: &Plan, todo: &[usize]) -> Vec<Unit> {
         })
         .collect()
 }
+
+/// What comes of a cell, or why nothing does.
+type Outcome = Result<Vec<Column>, String>;
 
 /// How far a unit is.
 type Progress<'a> = &'a mut (dyn FnMut(f64) + Send);
@@ -163,12 +168,7 @@ fn of_files(
     Ok(traces)
 }
 
-fn of_trace(
-    plan: &Plan,
-    unit: &Unit,
-    traces: &Traces,
-    progress: Progress<'_>,
-) -> Result<Vec<Vec<Column>>, String> {
+fn of_trace(plan: &Plan, unit: &Unit, traces: &Traces, progress: Progress<'_>) -> Vec<Outcome> {
     let one = |(cell, &at): (usize, &usize)| {
         let Cell { levels, seed, .. } = &plan.cells[at];
         let listener = CellListener {
@@ -201,12 +201,26 @@ fn of_trace(
     unit.cells.iter().enumerate().map(one).collect()
 }
 
+/// The cells of a unit together; one after the other if one of them fails, which is not to cost the others.
+fn of_workloads(plan: &Plan, unit: &Unit, progress: Progress<'_>) -> Vec<Outcome> {
+    match of_workload(plan, &unit.cells, progress) {
+        Ok(tables) => tables.into_iter().map(Ok).collect(),
+        Err(why) if unit.cells.len() == 1 => vec![Err(why)],
+        Err(_) => {
+            let cells = unit.cells.iter();
+            let alone = cells.map(|&cell| of_workload(plan, &[cell], &mut *progress));
+            let only = alone.map(|tables| Ok(tables?.into_iter().next().unwrap_or_default()));
+            only.collect()
+        }
+    }
+}
+
 fn of_workload(
     plan: &Plan,
-    unit: &Unit,
+    cells: &[usize],
     progress: Progress<'_>,
 ) -> Result<Vec<Vec<Column>>, String> {
-    let specs = unit.cells.iter().map(|&at| {
+    let specs = cells.iter().map(|&at| {
         let Cell {
             source,
             levels,
@@ -244,6 +258,50 @@ mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
     use std::path::Path;
+
+    #[test]
+    fn a_cell_that_fails_costs_no_other_with_the_same_first_level() {
+        let text = "workloads = ['zipf(0.8):1MiB']\nrequests = 1000\n\
+                    levels = [['lru:10%', 'lru:6000,1%'], ['lru:10%', 'exclusive:10%']]";
+        let plan = Plan::of_toml(text, Path::new("")).expect("a plan");
+        let kept = Mutex::new(Vec::new());
+        let keep = |cell: usize, rows: &Rows| {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.push((cell, rows.text()));
+            Ok(())
+        };
+        let failed = work(&plan, &[0, 1, 2], 1, &|_| (), &keep, &|_| ());
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        assert!(
+            failed[0].0 == 0 && failed[0].1.contains("6000"),
+            "{failed:?}"
+        );
+        let together = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let alone = Mutex::new(Vec::new());
+        let keep = |cell: usize, rows: &Rows| {
+            let mut alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
+            alone.push((cell, rows.text()));
+            Ok(())
+        };
+        assert!(work(&plan, &[1], 1, &|_| (), &keep, &|_| ()).is_empty());
+        assert!(work(&plan, &[2], 1, &|_| (), &keep, &|_| ()).is_empty());
+        assert_eq!(
+            together,
+            alone.into_inner().unwrap_or_else(PoisonError::into_inner)
+        );
+    }
+
+    #[test]
+    fn a_cell_that_cannot_be_kept_costs_no_other() {
+        let text = "workloads = ['zipf(0.8):1MiB']\nrequests = 1000\nlevels = [['lru:10%', 'lru:5%,10%,20%']]";
+        let plan = Plan::of_toml(text, Path::new("")).expect("a plan");
+        let keep = |cell: usize, _: &Rows| match cell {
+            1 => Err("full".to_owned()),
+            _ => Ok(()),
+        };
+        let failed = work(&plan, &[0, 1, 2], 1, &|_| (), &keep, &|_| ());
+        assert_eq!(failed, [(1, "full".to_owned())]);
+    }
 
     #[test]
     fn progress_can_end_a_cell_that_goes_on() {

@@ -140,6 +140,15 @@ fn facts(args: &Args) -> Result<Option<Facts>, Failure> {
             "either all sources are recordings with the same sample, or none is",
         ));
     }
+    // Else the forecast is of caches with more or fewer blocks than the one that is asked, and of other requests.
+    let asked = args.trace.block_bytes()?;
+    if let Some(facts) = all.iter().find(|facts| facts.block_bytes != asked) {
+        let (recorded, asked) = (Size::Bytes(facts.block_bytes), Size::Bytes(asked));
+        return Err(Failure::usage(format!(
+            "the cache that was recorded has blocks of {recorded}, and the forecast would be of blocks of {asked}: give \
+             --block {recorded}"
+        )));
+    }
     if let Some(lost) = all.iter().find(|facts| facts.lost > facts.requests / 100) {
         eprintln!(
             "futae: warning: {} of {} requests are missing in the recording, so hits may be too few; record a --sample",
@@ -304,4 +313,42 @@ fn forecast(
         best,
         options,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use serde_json::json;
+    use std::fs;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_recording_of_blocks_of_another_size_is_refused() {
+        let place = tempfile::tempdir().expect("a directory");
+        let trace = place.path().join("a.csv");
+        let trace = trace.to_str().expect("a plain name");
+        fs::write(trace, "offset,length\n0,65536\n").expect("a trace");
+        let recorded = json!({
+            "futae_recording": "0.1.0", "policy": "lru", "block_bytes": 65536, "capacity_blocks": 9, "sample": 1.0,
+            "requests": 1, "lost": 0, "seconds": 1.0, "cache_requests": 1, "cache_hits": 0, "store_read_micros": null
+        });
+        fs::write(format!("{trace}.json"), recorded.to_string()).expect("what was recorded");
+        let found = |more: &[&str]| {
+            let line = [&["advise", trace, "--memory", "1MiB"], more].concat();
+            let found = facts(&Line::parse_from(line).args);
+            found.map_err(|failure| failure.to_string())
+        };
+        let same = found(&["--block", "64KiB"]).expect("the facts");
+        assert_eq!(same.map(|facts| facts.block_bytes), Some(65536));
+        for more in [&[][..], &["--block", "128KiB"]] {
+            let refused = found(more).map(|_| ()).expect_err("of another size");
+            assert!(refused.contains("give --block 64KiB"), "{refused}");
+        }
+    }
 }

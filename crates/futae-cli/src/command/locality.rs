@@ -7,7 +7,7 @@ use crate::plot::Plot;
 use crate::progress::Progress;
 use crate::save::{Picture, print};
 use crate::table::{Table, count};
-use futae_sim::locality::{Bins, GAP_THRESHOLD, Study, Summary};
+use futae_sim::locality::{BINS_MAX, Bins, GAP_THRESHOLD, Study, Summary};
 use futae_sim::run::Neighbours;
 use futae_sim::{LevelSpec, Link};
 use std::path::PathBuf;
@@ -53,8 +53,9 @@ struct Shown<'a> {
 
 /// Simulates and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    if args.bins == 0 {
-        return Err(Failure::usage("--bins is at least 1"));
+    futae_plugin::enable();
+    if !(1..=BINS_MAX).contains(&args.bins) {
+        return Err(Failure::usage(format!("--bins is from 1 to {BINS_MAX}")));
     }
     let picture = args.plot.as_deref().map(Picture::new).transpose()?;
     let shown = Shown::find(args)?;

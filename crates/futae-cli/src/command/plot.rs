@@ -102,9 +102,11 @@ impl<'a> Mean<'a> {
             )))
         };
         for (other, figure) in &self.runs {
-            let mut conditions = other.conditions.iter().zip(&run.conditions);
-            if let Some((theirs, ours)) = conditions.find(|(theirs, ours)| theirs != ours) {
-                return differ(format!("have {} {} and {}", theirs.0, theirs.1, ours.1));
+            for (name, theirs) in &other.conditions {
+                let ours = run.conditions.iter().find(|ours| ours.0 == *name);
+                if let Some((_, ours)) = ours.filter(|ours| ours.1 != *theirs) {
+                    return differ(format!("have {name} {theirs} and {ours}"));
+                }
             }
             if other.seed == run.seed {
                 return match *figure == value {
@@ -253,4 +255,46 @@ fn heat_map(runs: &[Run]) -> Result<HeatMap, Failure> {
         rows: texts(&lowers),
         values: lowers.iter().map(row).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(source: &str, seed: u64, conditions: &[(&'static str, &str)]) -> Run {
+        let conditions = conditions.iter();
+        Run {
+            source: source.to_owned(),
+            levels: vec![("lru".to_owned(), 4096)],
+            miss_ratio: seed as f64 / 10.0,
+            half_width: None,
+            memory_bytes: 4096,
+            reads_per_request: None,
+            seed: Some(seed),
+            conditions: conditions
+                .map(|(name, value)| (*name, (*value).to_owned()))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn only_runs_that_differ_in_their_seed_are_one_figure() {
+        let drawn = |runs: &[Run]| by_size(runs, true).map_err(|failure| failure.to_string());
+        let one = |more: &[(&'static str, &str)]| [run("a", 1, more), run("a", 2, more)];
+        let plot = drawn(&one(&[("guests", "1")])).expect("a plot");
+        assert_eq!((plot.lines.len(), plot.bars.len()), (1, 1));
+        let plot = drawn(&[run("a", 1, &[]), run("b", 2, &[])]).expect("a plot");
+        assert_eq!((plot.lines.len(), plot.bars.len()), (2, 0));
+        for name in ["guests", "links"] {
+            let refused = drawn(&[run("a", 1, &[(name, "x")]), run("a", 2, &[(name, "y")])]);
+            let said = format!("have {name} x and y");
+            assert!(refused.is_err_and(|why| why.contains(&said)), "{name}");
+        }
+        // One file may say more than the other.
+        let plot = drawn(&[
+            run("a", 1, &[("guests", "1"), ("links", "x")]),
+            run("a", 2, &[("links", "x")]),
+        ]);
+        assert_eq!(plot.expect("a plot").lines.len(), 1);
+    }
 }

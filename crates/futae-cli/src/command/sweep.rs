@@ -37,6 +37,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     futae_plugin::enable();
     let plan = Plan::read(&args.plan).map_err(failure)?;
     let folder = Folder::open(&args.out, &plan).map_err(failure)?;
+    if let Some(warning) = plan.warning() {
+        eprintln!("futae: warning: {warning}");
+    }
     let usual = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.unwrap_or_else(usual);
     let range = args

@@ -68,11 +68,21 @@ fn nice_step(least: f64) -> f64 {
 
 /// A number as an axis has it, in few digits.
 pub fn tick_text(value: f64) -> String {
+    let short = |digits: &str| {
+        digits
+            .trim_end_matches('0')
+            .trim_end_matches('.')
+            .to_owned()
+    };
     if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
-        return format!("{value:.0e}");
+        // The steps of an axis have two digits, and its ticks three: 2.5e6, 1.25e7.
+        let text = format!("{value:.2e}");
+        return match text.split_once('e') {
+            Some((digits, power)) => format!("{}e{power}", short(digits)),
+            None => text,
+        };
     }
-    let text = format!("{value:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    short(&format!("{value:.5}"))
 }
 
 /// A number in three digits or, where it is larger, whole.
@@ -129,6 +139,21 @@ mod tests {
         let axis = Axis::new([5.0].into_iter(), true);
         assert!(axis.share(5.0).is_finite());
         assert_eq!([0.25, 10.0, 1e-6].map(tick_text), ["0.25", "10", "1e-6"]);
+    }
+
+    #[test]
+    fn a_tick_is_called_what_it_is() {
+        for high in [1.2e7, 12.0, 6e-3, 1.2e-3, 1.2e-4, 3.1e9] {
+            let axis = Axis::new([high].into_iter(), false);
+            for &tick in &axis.ticks {
+                let text = tick_text(tick);
+                let told: f64 = text.parse().expect("a number");
+                assert!(
+                    (told - tick).abs() <= tick * 1e-9,
+                    "{tick} is called {text}"
+                );
+            }
+        }
     }
 
     #[test]

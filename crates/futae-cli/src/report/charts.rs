@@ -42,12 +42,23 @@ pub fn charts(report: &Report, study: &Study) -> Vec<Chart> {
     let Some(first) = report.runs.first() else {
         return Vec::new();
     };
-    vec![
+    let mut charts = vec![
         by_size(report, first, study),
         miss_ratios(report, first, study),
         locality(report, first, study),
         by_level(report, first),
-    ]
+    ];
+    let hierarchies = report.runs.len();
+    if first.levels.len() > 1 && hierarchies > 1 {
+        // That of localities says itself what it is of.
+        for chart in charts.iter_mut().filter(|chart| chart.id != "locality") {
+            chart.note = format!(
+                "{} Of the first of {hierarchies} hierarchies: the table has the others.",
+                chart.note
+            );
+        }
+    }
+    charts
 }
 
 /// The policies of single-level runs, in the order of the runs, with those runs.

@@ -149,7 +149,8 @@ fn tapped(runs: &[Run]) -> (Vec<&Run>, Option<&'static str>) {
         return (Vec::new(), Some(why));
     };
     if first.levels.len() > 1 {
-        return (vec![first], None);
+        let note = "Only one of the hierarchies is looked at from below.";
+        return (vec![first], (runs.len() > 1).then_some(note));
     }
     let policy = &first.levels[0].policy;
     let mut same: Vec<&Run> = runs

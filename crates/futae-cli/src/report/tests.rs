@@ -156,6 +156,18 @@ fn every_shape_has_its_four_charts_and_no_name_is_markup() {
 }
 
 #[test]
+fn charts_of_one_hierarchy_of_several_say_so() {
+    let runs: [&[&str]; 2] = [&["lru:5%", "exclusive:10%"], &["lru:10%", "exclusive:10%"]];
+    let of_first = "Of the first of 2 hierarchies";
+    let of_one = "Only one of the hierarchies is looked at from below";
+    let page = simulated("zipf(1.0):1000blocks", &runs, 1).page("x");
+    assert_eq!(page.matches(of_first).count(), 3);
+    assert_eq!(page.matches(of_one).count(), 1);
+    let page = simulated("zipf(1.0):1000blocks", &runs[..1], 1).page("x");
+    assert!(!page.contains(of_first) && !page.contains(of_one));
+}
+
+#[test]
 fn the_same_run_gives_the_same_page() {
     let runs: [&[&str]; 2] = [&["lru:10%"], &["random:20%"]];
     let page = || simulated("zipf(1.0):1000blocks", &runs, 1).page("x");

@@ -131,6 +131,7 @@ fn curves_between_points() {
     assert_eq!(even_sizes(4, 10), [2, 5, 7, 10]);
     assert_eq!(even_sizes(4, 2), [1, 2]);
     assert!(even_sizes(0, 2).is_empty());
+    assert_eq!(even_sizes(usize::MAX, 3), [1, 2, 3]);
 }
 
 #[test]

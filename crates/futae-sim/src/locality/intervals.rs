@@ -7,6 +7,9 @@ use serde::Serialize;
 /// fraction of the density averaged up to the median interval.
 pub const GAP_THRESHOLD: f64 = 0.01;
 
+/// Bins that a density may have: each is in memory, and in what is printed.
+pub const BINS_MAX: usize = 1_000_000;
+
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// How intervals are divided into bins.

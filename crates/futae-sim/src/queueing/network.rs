@@ -100,8 +100,10 @@ pub struct Network {
     /// Pending events: time, sequence number among equal times, and job.
     events: BinaryHeap<Reverse<(u64, u64, Job)>>,
     order: u64,
-    /// When each client sends its next request, if the number of clients is given.
+    /// If the number of clients is given: that, and when each sends its next request.
     clients: Option<(u32, BinaryHeap<Reverse<u64>>)>,
+    /// Clients that have sent nothing yet, and do so at the beginning.
+    fresh: u32,
     /// Whether each guest waits for its answers, and the last answer that was given: when, and to
     /// whom.
     is_thinking: bool,
@@ -129,10 +131,7 @@ impl Network {
         let all = |count: u32, place: &Place| -> Vec<Station> {
             (0..count).map(|_| Station::new(place.width)).collect()
         };
-        let clients = clients.map(|count| {
-            let count = count.max(1);
-            (count, (0..count).map(|_| Reverse(0)).collect())
-        });
+        let clients = clients.map(|count| (count.max(1), BinaryHeap::new()));
         // All guests share the last level.
         let places = (0..guests * levels).map(|at| match at % levels {
             0 => Station::new(model.upper.width),
@@ -147,6 +146,7 @@ impl Network {
             prng: Prng::new(seed),
             events: BinaryHeap::new(),
             order: 0,
+            fresh: clients.as_ref().map_or(0, |(count, _)| *count),
             clients,
             is_thinking: false,
             answered: None,
@@ -190,6 +190,11 @@ impl Network {
         if self.clients.is_none() {
             self.run_until(recorded);
             return recorded;
+        }
+        if self.fresh > 0 {
+            self.fresh -= 1;
+            self.run_until(0);
+            return 0;
         }
         loop {
             let free = self

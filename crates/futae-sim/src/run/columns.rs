@@ -89,7 +89,7 @@ impl Values {
 }
 
 fn quoted(text: &str) -> String {
-    if text.contains([',', '"']) {
+    if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text.to_owned()
@@ -236,5 +236,21 @@ impl Column {
             let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join(","));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Column, Values};
+
+    #[test]
+    fn a_name_with_lines_is_one_cell() {
+        let names = ["a\nb", "a\rb", "plain", "a,\"b\""];
+        let column = Column {
+            name: "source",
+            values: Values::Texts(names.map(str::to_owned).to_vec()),
+        };
+        let csv = "source\n\"a\nb\"\n\"a\rb\"\nplain\n\"a,\"\"b\"\"\"\n";
+        assert_eq!(Column::csv(&[column]), csv);
     }
 }

@@ -16,7 +16,7 @@ pub struct Report {
     /// One for each hierarchy.
     pub runs: Vec<Run>,
     /// What asked: the traces or workloads, one for each guest, or one that all guests have a copy of.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
     /// The seed of all runs.
     pub seed: u64,

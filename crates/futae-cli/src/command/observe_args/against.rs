@@ -101,6 +101,7 @@ mod tests {
     fn traffic(requests: u64) -> Traffic {
         Traffic {
             policy: "lru".to_owned(),
+            block_bytes: 4096,
             capacity_bytes: 1,
             write_mode: futae_sim::WriteMode::WriteThrough,
             requests,

@@ -27,12 +27,14 @@ pub struct Run {
     pub conditions: Vec<(&'static str, String)>,
 }
 
-/// Columns in which runs must be equal to be compared by their seeds, as CSV and JSON name them.
-const CONDITIONS: [[&str; 2]; 4] = [
+/// Columns in which runs must be equal to be compared by their seeds, as CSV and JSON name them. Only JSON has links.
+const CONDITIONS: [[&str; 2]; 6] = [
     ["all_requests", "requests"],
     ["warmup_requests", "warmup_requests"],
     ["block_bytes", "block_bytes"],
     ["write_mode", "write_mode"],
+    ["guests", "guests"],
+    ["links", "links"],
 ];
 
 /// The runs of a file, CSV or JSON as its first character says.
@@ -58,6 +60,7 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
     let report: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let runs = report["runs"].as_array().ok_or("it has no \"runs\"")?;
     let seed = report["seed"].as_u64();
+    let source = json_source(&report);
     let of = |run: &Value| {
         let conditions = CONDITIONS
             .into_iter()
@@ -72,7 +75,7 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
             (run["policy"].as_str(), run["capacity_bytes"].as_u64())
         {
             return Ok(run["miss_ratio"].as_f64().map(|miss_ratio| Run {
-                source: String::new(),
+                source: source.clone(),
                 levels: vec![(policy.to_owned(), bytes)],
                 miss_ratio,
                 half_width: None,
@@ -105,7 +108,7 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
             .map(|name| run[name].as_u64())
             .sum::<Option<u64>>();
         Ok::<_, String>(run["miss_ratio"].as_f64().map(|miss_ratio| Run {
-            source: String::new(),
+            source: source.clone(),
             memory_bytes: memory,
             levels,
             miss_ratio,
@@ -119,6 +122,14 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
     Ok(runs?.into_iter().flatten().collect())
 }
 
+/// What asked, as the column `source` of a CSV has it; of objects only the trace is named.
+fn json_source(report: &Value) -> String {
+    let sources = report["sources"].as_array();
+    let sources = sources.or_else(|| report["trace"]["files"].as_array());
+    let names = sources.into_iter().flatten().filter_map(Value::as_str);
+    names.collect::<Vec<_>>().join(" + ")
+}
+
 /// The reads of the store, by what they are for.
 const READS: [&str; 3] = ["store_reads", "notice_reads", "preload_reads"];
 
@@ -129,8 +140,8 @@ fn per_request(reads: Option<u64>, requests: Option<u64>) -> Option<f64> {
 
 /// What the row of a CSV says of [`CONDITIONS`].
 fn conditions(names: &[String], row: &[String]) -> Vec<(&'static str, String)> {
-    let of = |[name, _]: [&'static str; 2]| {
-        let column = names.iter().position(|it| it == name)?;
+    let of = |[column, name]: [&'static str; 2]| {
+        let column = names.iter().position(|it| it == column)?;
         Some((name, row.get(column)?.clone()))
     };
     CONDITIONS.into_iter().filter_map(of).collect()
@@ -341,7 +352,20 @@ mod tests {
         assert_eq!(found, std::slice::from_ref(&run));
         let json = r#"{"runs":[{"policy":"lru","capacity_bytes":20000,"miss_ratio":0.75}]}"#;
         run.source.clear();
-        assert_eq!(of_json(json).expect("runs"), [run]);
+        assert_eq!(of_json(json).expect("runs"), std::slice::from_ref(&run));
+        run.source = "a.csv".to_owned();
+        let named = json.replace("{\"runs\"", "{\"trace\":{\"files\":[\"a.csv\"]},\"runs\"");
+        assert_eq!(of_json(&named).expect("runs"), [run]);
+    }
+
+    #[test]
+    fn a_run_in_json_is_the_run_in_csv() {
+        let csv = "level,policy,capacity_blocks,block_bytes,all_miss_ratio,all_requests,guests,seed,source\n\
+                   0,lru,10,512,0.5,200,2,3,a + b\n";
+        let json = r#"{"seed":3,"sources":["a","b"],"runs":[{"block_bytes":512,"miss_ratio":0.5,"requests":200,"guests":2,
+            "levels":[{"policy":"lru","capacity_blocks":10}]}]}"#;
+        assert_eq!(of_json(json), of_csv(csv));
+        assert_eq!(of_csv(csv).expect("runs")[0].conditions.len(), 3);
     }
 
     #[test]

@@ -30,6 +30,7 @@ struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {
     pub policy: String,
+    pub block_bytes: u64,
     pub capacity_bytes: u64,
     pub write_mode: WriteMode,
     /// Demand accesses, in blocks.
@@ -47,6 +48,7 @@ impl Traffic {
     pub fn of(cache: &EngineStatus) -> Self {
         Self {
             policy: cache.policy.clone(),
+            block_bytes: cache.block_bytes,
             capacity_bytes: cache.capacity_blocks * cache.block_bytes,
             // No block may be dirty under write-through.
             write_mode: match cache.dirty_max_blocks {
@@ -81,6 +83,7 @@ impl Traffic {
         }
         Self {
             policy: self.policy.clone(),
+            block_bytes: self.block_bytes,
             capacity_bytes: self.capacity_bytes,
             write_mode: self.write_mode,
             requests: self.requests - before.requests,

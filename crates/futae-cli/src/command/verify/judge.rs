@@ -81,6 +81,12 @@ pub fn differences(forecast: &Forecast, traffic: &Traffic) -> Vec<String> {
             "the cache's policy is {here}, and the forecast is for {wanted}"
         ));
     }
+    if traffic.block_bytes != forecast.block_bytes {
+        found.push(format!(
+            "the cache has blocks of {} bytes, and the forecast is for blocks of {}",
+            traffic.block_bytes, forecast.block_bytes
+        ));
+    }
     let capacity = traffic.capacity_bytes as f64 / choice.host_bytes as f64;
     if (capacity - 1.0).abs() > CAPACITY_ERROR {
         found.push(format!(
@@ -200,6 +206,7 @@ mod tests {
     fn traffic(requests: u64, hits: u64) -> Traffic {
         Traffic {
             policy: "arc".to_owned(),
+            block_bytes: 4096,
             capacity_bytes: 1 << 20,
             write_mode: WriteMode::WriteThrough,
             requests,
@@ -253,10 +260,16 @@ mod tests {
         let mut traffic = traffic(0, 0);
         assert_eq!(differences(&forecast(), &traffic), [] as [String; 0]);
         traffic.policy = "lru".to_owned();
+        traffic.block_bytes = 65536;
         traffic.capacity_bytes *= 2;
         traffic.write_mode = WriteMode::WriteBack;
         let found = differences(&forecast(), &traffic).join("; ");
-        for what in ["policy is lru", "2097152 bytes", "write-back"] {
+        for what in [
+            "policy is lru",
+            "blocks of 65536 bytes",
+            "2097152 bytes",
+            "write-back",
+        ] {
             assert!(found.contains(what), "{found}");
         }
     }

@@ -91,6 +91,19 @@ fn so_many_clients_have_so_many_requests_under_way() {
 }
 
 #[test]
+fn clients_that_send_nothing_cost_no_memory() {
+    let model = "store=1ms*2".parse().expect("a model");
+    let mut network = Network::new(model, 1, 1, Some(u32::MAX), 1);
+    network.begin_counting();
+    for _ in 0..10 {
+        assert_eq!(network.arrival(0), 0);
+        network.ask(0, MISS);
+    }
+    let times = network.finish();
+    assert_eq!((times.clients, times.span_seconds), (Some(u32::MAX), 5e-3));
+}
+
+#[test]
 fn a_request_passes_its_links_and_then_its_place() {
     let model = "upper=1us,lower=10us,link=5us,store=100us,store-write=200us";
     let took = |depth, is_write| {
