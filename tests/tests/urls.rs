@@ -65,8 +65,15 @@ fn without_credentials(command: &mut std::process::Command) -> &mut std::process
 fn nameless(value: Value) -> Value {
     match value {
         Value::Object(map) => {
-            let is_it =
-                |key: &str| !["seconds", "read_seconds", "source", "trace", "files"].contains(&key);
+            const NAMES: [&str; 6] = [
+                "seconds",
+                "read_seconds",
+                "source",
+                "sources",
+                "trace",
+                "files",
+            ];
+            let is_it = |key: &str| !NAMES.contains(&key);
             let kept = map
                 .into_iter()
                 .filter(|(key, _)| is_it(key) || key == "trace");

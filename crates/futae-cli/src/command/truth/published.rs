@@ -33,7 +33,7 @@ const BLOCK_BYTES: u64 = 512;
 const PAPERS: [Paper; 2] = [
     // "ARC: a self-tuning, low overhead replacement cache", section V: its tables of OLTP and of all traces.
     Paper {
-        key: "arc",
+        key: "megiddo-2003",
         name: "Megiddo and Modha 2003",
         blocks: "pages of 512 bytes",
         tolerance_points: 0.02,
@@ -42,7 +42,7 @@ const PAPERS: [Paper; 2] = [
     // "Mooncake: Trading More Storage for Less Computation", FAST 2025: the cache ratios of table 2, and figure 9 at 3 million
     // tokens, where it prints the part of these ratios.
     Paper {
-        key: "mooncake",
+        key: "qin-2025",
         name: "Qin and others 2025",
         blocks: "blocks of 512 tokens",
         tolerance_points: 4.0,
@@ -253,7 +253,7 @@ mod tests {
         for trace in figures.chunk_by(|a, b| a.trace == b.trace) {
             let same = |figure: &Figure| (figure.trace_requests, figure.size, figure.view);
             assert!(trace.iter().all(|figure| same(figure) == same(&trace[0])));
-            if trace[0].from.key != "arc" {
+            if trace[0].from.key != "megiddo-2003" {
                 continue;
             }
             // ARC is ahead of LRU at each size, as the paper says.
