@@ -7,7 +7,16 @@ use futae_tests::tidy::root;
 use futae_tests::tools::{run as tool, text};
 use serde_json::Value;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// futae's package, made in a directory.
+fn packaged(place: &Path) -> PathBuf {
+    let manual = place.join("manual");
+    let output = run(&["reference", "manual", text(&manual)]);
+    assert!(output.status.success(), "{output:?}");
+    package("futae", "1.0", place, &manual)
+}
 
 #[test]
 fn an_image_is_whole_and_its_futae_runs() {
@@ -16,10 +25,7 @@ fn an_image_is_whole_and_its_futae_runs() {
     }
     let place = tempfile::tempdir().expect("a directory");
     let path = |name: &str| place.path().join(name);
-    let manual = path("manual");
-    let output = run(&["reference", "manual", text(&manual)]);
-    assert!(output.status.success(), "{output:?}");
-    let deb = package("futae", "1.0", place.path(), &manual);
+    let deb = packaged(place.path());
     let archive = path("futae.tar");
     let script = root().join("scripts/oci-image");
     tool(text(&script), &[text(&deb), text(&archive)]);
@@ -79,10 +85,7 @@ fn the_container_file_installs_the_package_in_its_base_image() {
     }
     let place = tempfile::tempdir().expect("a directory");
     let path = |name: &str| place.path().join(name);
-    let manual = path("manual");
-    let output = run(&["reference", "manual", text(&manual)]);
-    assert!(output.status.success(), "{output:?}");
-    let deb = package("futae", "1.0", place.path(), &manual);
+    let deb = packaged(place.path());
     let file = root().join("packaging/oci/Containerfile");
     let file = fs::read_to_string(file).expect("the file");
     let word = |name: &str| file.lines().find_map(|line| line.strip_prefix(name));
