@@ -97,7 +97,7 @@ fn what_is_written_over_is_below_after_a_close_a_sync_or_the_end() {
     let written = |file: &File, byte: u8| {
         file.write_all_at(&vec![byte; 4096], 0).expect("written");
         assert_eq!(first(&upper), vec![byte; 4096]);
-        assert_ne!(first(&lower), vec![byte; 4096], "written through");
+        assert_ne!(first(&lower), vec![byte; 4096], "{byte}: written through");
     };
     let file = writable(&upper);
     written(&file, 2);

@@ -5,7 +5,7 @@
 use super::contents::Contents;
 use super::errno::is_full;
 use super::numbers::{Numbers, ROOT};
-use super::place::{Key, is_nameless};
+use super::place::{Key, is_known_nameless};
 use super::stat::kind_of;
 use crate::lock::locked;
 use fuser::FileType;
@@ -74,10 +74,10 @@ impl Node {
         place
     }
 
-    /// Whether the file that its descriptor leads to has lost its last name.
+    /// Whether the file that its descriptor leads to is known to have lost its last name.
     pub(super) fn is_deleted(&self) -> bool {
         let place = locked(&self.place).clone();
-        is_nameless(place.as_ref())
+        place.is_some_and(|place| is_known_nameless(&place))
     }
 
     /// The node was found: passes the place to its contents, too.

@@ -1,6 +1,6 @@
 //! Places of files: descriptors that lead to them, whatever their names are.
 
-use rustix::fs::Stat;
+use rustix::fs::{AtFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -28,11 +28,18 @@ pub(crate) fn magic(place: &OwnedFd) -> String {
 
 /// `fstat`, also for `O_PATH` descriptors.
 pub(crate) fn stat_of(place: &OwnedFd) -> Result<Stat, Errno> {
-    rustix::fs::statat(place, "", rustix::fs::AtFlags::EMPTY_PATH)
+    rustix::fs::statat(place, "", AtFlags::EMPTY_PATH)
 }
 
 /// Whether the file at a place has lost its last name.
 pub(super) fn is_nameless(place: Option<&Arc<OwnedFd>>) -> bool {
     let stat = place.and_then(|place| stat_of(place).ok());
     stat.is_some_and(|stat| stat.st_nlink == 0)
+}
+
+/// The same, as far as the kernel knows it: no file server is asked.
+pub(super) fn is_known_nameless(place: &OwnedFd) -> bool {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = rustix::fs::statx(place, "", flags, StatxFlags::NLINK);
+    stat.is_ok_and(|stat| stat.stx_nlink == 0)
 }
