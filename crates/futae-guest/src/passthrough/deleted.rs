@@ -1,8 +1,8 @@
 //! Files that were deleted in the source directory, and not through the mount.
 //!
 //! The kernel learns of that when it looks such a name up again, which may be never. Until it forgets the file, this mount has a
-//! descriptor of it, and the file system below cannot use its space for others. A server of files frees their space all the same, so
-//! none is asked.
+//! descriptor of it, and the file system below cannot use its space for others. A file server is not asked: that would be a
+//! request for each file.
 
 use super::state::Passthrough;
 use crate::aside::Aside;

@@ -1,11 +1,12 @@
 //! Limits on descriptors per user. Open files use descriptors of this process, and no user may
 //! exhaust those of the others.
 
+use super::log::SILENCE;
 use crate::lock::locked;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tracing::warn;
 
 /// The fraction of the process's descriptors for known files (one in this many).
@@ -29,8 +30,6 @@ const RESERVE_MAX: u64 = 4096;
 /// The fraction of the shared descriptors that a single user other than root may take (one in this
 /// many).
 const USER_SHARE: u64 = 2;
-/// Opens that are refused are logged once in this time.
-const SILENCE: Duration = Duration::from_secs(60);
 /// The assumed limit if there is none: the default of the kernel's own, `fs.nr_open`.
 const LIMIT_DEFAULT: u64 = 1 << 20;
 

@@ -190,7 +190,7 @@ fn each_entry(
     Ok(())
 }
 
-/// The kind of an entry. File systems need not say it in a listing, as XFS without `ftype` does not.
+/// The kind of an entry. File systems need not say it in a listing, as ext4 without `filetype` does not.
 fn entry_kind(directory: &OwnedFd, name: &OsStr, listed: LowerType) -> FileType {
     if listed != LowerType::Unknown {
         return kind_of(listed);

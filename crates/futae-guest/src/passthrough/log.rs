@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tracing::{Level, debug, enabled, warn};
 
 /// The shortest time between two equal lines.
-const SILENCE: Duration = Duration::from_secs(60);
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
 /// The number of lines remembered.
 const REMEMBERED_MAX: usize = 256;
 

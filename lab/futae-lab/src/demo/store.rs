@@ -92,8 +92,8 @@ impl Delayed {
 fn serve(image: &Path, place: &Path, socket: &Path, delay: Duration) -> anyhow::Result<Background> {
     let mut nbdkit = Command::new("nbdkit");
     nbdkit.args(["--exit-with-parent", "-U"]).arg(socket);
-    let time = delay.as_millis();
-    let what = if Duration::from_millis(time as u64) == delay {
+    let what = if delay.subsec_nanos().is_multiple_of(1_000_000) {
+        let time = delay.as_millis();
         nbdkit.args(["--filter=delay", "file"]).arg(image);
         nbdkit.args(["rdelay", "wdelay"].map(|option| format!("{option}={time}ms")));
         "nbdkit, which delays --store-latency (Debian: nbdkit)"

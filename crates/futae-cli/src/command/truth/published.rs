@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use futae_sim::run::{TraceSimulation, Traces, ViewChoice};
 use futae_sim::{LevelSpec, WriteMode};
 use futae_trace::TraceOptions;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::path::PathBuf;
 
 /// What the papers print, by trace.
@@ -25,6 +25,13 @@ struct Paper {
     /// Points that a figure may be away, and why.
     tolerance_points: f64,
     why: &'static str,
+}
+
+/// In results it is its name.
+impl Serialize for Paper {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
 }
 
 /// The pages of the traces that have any. The others number their blocks.
@@ -53,9 +60,7 @@ const PAPERS: [Paper; 2] = [
 /// A printed figure, with ours.
 #[derive(Clone, Serialize)]
 pub struct Figure {
-    #[serde(skip)]
-    from: &'static Paper,
-    paper: &'static str,
+    paper: &'static Paper,
     trace: &'static str,
     #[serde(skip)]
     trace_requests: u64,
@@ -88,10 +93,9 @@ fn printed() -> Option<Vec<Figure>> {
         else {
             return None;
         };
-        let from = PAPERS.iter().find(|paper| paper.key == key)?;
+        let paper = PAPERS.iter().find(|paper| paper.key == key)?;
         Some(Figure {
-            from,
-            paper: from.name,
+            paper,
             trace,
             trace_requests: requests.parse().ok()?,
             view: match view {
@@ -131,7 +135,7 @@ pub fn run(files: &[PathBuf], threads: usize, json: bool) -> Result<(), Failure>
 }
 
 fn is_away(figure: &Figure) -> bool {
-    figure.difference_points.abs() > figure.from.tolerance_points
+    figure.difference_points.abs() > figure.paper.tolerance_points
 }
 
 fn of_file(
@@ -210,14 +214,14 @@ fn of_file(
 }
 
 fn render(figures: &[Figure]) -> String {
-    let of_papers = figures.chunk_by(|a, b| a.from.key == b.from.key);
+    let of_papers = figures.chunk_by(|a, b| a.paper.key == b.paper.key);
     let parts: Vec<String> = of_papers.map(render_paper).collect();
     parts.join("\n")
 }
 
 /// The figures of one paper, of which there is at least one.
 fn render_paper(figures: &[Figure]) -> String {
-    let paper = figures[0].from;
+    let paper = figures[0].paper;
     let mut table = Table::new(["trace", "policy", "blocks", "published", "futae", "points"]);
     for figure in figures {
         table.row([
@@ -253,7 +257,7 @@ mod tests {
         for trace in figures.chunk_by(|a, b| a.trace == b.trace) {
             let same = |figure: &Figure| (figure.trace_requests, figure.size, figure.view);
             assert!(trace.iter().all(|figure| same(figure) == same(&trace[0])));
-            if trace[0].from.key != "megiddo-2003" {
+            if trace[0].paper.key != "megiddo-2003" {
                 continue;
             }
             // ARC is ahead of LRU at each size, as the paper says.
