@@ -327,7 +327,6 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
             vec!["--kernel-cache"],
             "--kernel-cache is for a single file",
         ),
-        (vec!["--state", "state"], "--state is for a single file"),
         (vec!["--store-timeout", "5s"], "--store-timeout is for"),
         (
             vec!["--policy", "directory", "--recursive"],

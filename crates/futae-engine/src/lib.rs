@@ -35,5 +35,7 @@ pub use mark::{MarkFile, UncleanMark};
 pub use memory_file::MemoryFile;
 pub use request::{Change, ClientId, Demotion, Done, Operation, Request};
 pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult, StoreStamp};
-pub use warm_state::{Identity, LeftOut, Loaded, NamedVolume, WarmState, WarmStateError};
+pub use warm_state::{
+    Identity, LeftOut, Loaded, NamedVolume, SavedState, WarmState, WarmStateError,
+};
 pub use watcher::{Ended, Watcher};

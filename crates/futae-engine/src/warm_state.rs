@@ -19,19 +19,20 @@
 //! in another order, or other volumes beside them, finds its blocks by the sources.
 
 mod error;
+mod saved;
 mod volumes;
 
 pub use error::WarmStateError;
+pub use saved::SavedState;
 pub use volumes::{Identity, LeftOut, NamedVolume};
 
 use error::VERSION;
 use futae_policy::BlockId;
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use volumes::{Positions, SavedVolume, shortened};
+use volumes::Positions;
 
 const MAGIC: &[u8; 8] = b"futaemem";
 /// A cache has fewer than 2^32 slots; a longer file is not read.
@@ -68,14 +69,10 @@ impl WarmState {
     ///
     /// [`WarmStateError`]: the cache starts without it.
     pub fn load(path: &Path, identity: &Identity) -> Result<Option<Loaded>, WarmStateError> {
-        let metadata = match fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other?,
-        };
-        if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
-            return Err(WarmStateError::Magic);
-        }
-        Self::decode(&fs::read(path)?, identity).map(Some)
+        let bytes = read_file(path)?;
+        bytes
+            .map(|bytes| Self::decode(&bytes, identity))
+            .transpose()
     }
 
     /// Replaces the file at `path`. If that fails, the old file stays. A file that is not empty and no state file of
@@ -178,107 +175,40 @@ impl WarmState {
     ///
     /// [`WarmStateError`] for anything else.
     pub fn decode(bytes: &[u8], here: &Identity) -> Result<Loaded, WarmStateError> {
-        let mut fields = Fields(bytes);
-        if fields.take(MAGIC.len()).ok() != Some(MAGIC) {
-            return Err(WarmStateError::Magic);
-        }
-        let version = u32::from_le_bytes(fields.array()?);
-        if version != VERSION {
-            return Err(WarmStateError::Version(version));
-        }
-        let (body, sum) = bytes
-            .split_last_chunk::<4>()
-            .ok_or(WarmStateError::Damaged(SHORT))?;
-        if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
-            return Err(WarmStateError::Damaged("its checksum is wrong"));
-        }
-        same("block size in bytes", &fields.number()?, &here.block_bytes)?;
-        let policy = fields.text()?;
-        let other_policy = (policy != here.policy).then(|| shortened(&policy));
-        let (volumes, left_out) = here.match_volumes(&fields.volumes()?)?;
-        let (residents, history) = (fields.number()?, fields.number()?);
-        let residents = fields.blocks(residents, &volumes)?;
-        let mut history = fields.blocks(history, &volumes)?;
-        if fields.0.len() != 4 {
-            return Err(WarmStateError::Damaged("it is too long"));
-        }
-        if other_policy.is_some() {
-            history.clear();
-        }
+        let saved = SavedState::decode(bytes)?;
+        saved.check_block(here.block_bytes)?;
+        let (volumes, left_out) = here.match_volumes(&saved.volumes)?;
+        let here_of = |&block: &BlockId| {
+            let volume = volumes.of(block.volume().0)?;
+            Some(BlockId::new(volume, block.index()))
+        };
+        let other_policy = saved.other_policy(&here.policy);
+        // It would mean something else to another policy.
+        let history = match other_policy {
+            None => saved.history.iter().filter_map(here_of).collect(),
+            Some(_) => Vec::new(),
+        };
         Ok(Loaded {
-            state: Self { residents, history },
+            state: Self {
+                residents: saved.residents.iter().filter_map(here_of).collect(),
+                history,
+            },
             left_out,
             other_policy,
         })
     }
 }
 
-const SHORT: &str = "it is too short";
-
-fn same<T: fmt::Display + PartialEq>(
-    what: &'static str,
-    saved: &T,
-    here: &T,
-) -> Result<(), WarmStateError> {
-    if saved == here {
-        return Ok(());
+/// The bytes of a file that may be a state file; `None` if there is none.
+fn read_file(path: &Path) -> Result<Option<Vec<u8>>, WarmStateError> {
+    let metadata = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
+        return Err(WarmStateError::Magic);
     }
-    Err(WarmStateError::Foreign {
-        what,
-        saved: shortened(&saved.to_string()),
-        here: shortened(&here.to_string()),
-    })
-}
-
-/// The bytes that have not been decoded yet.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], WarmStateError> {
-        let (taken, rest) = self
-            .0
-            .split_at_checked(length)
-            .ok_or(WarmStateError::Damaged(SHORT))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], WarmStateError> {
-        let taken = self.take(N)?;
-        taken.try_into().map_err(|_| WarmStateError::Damaged(SHORT))
-    }
-
-    fn number(&mut self) -> Result<u64, WarmStateError> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    fn text(&mut self) -> Result<String, WarmStateError> {
-        let length = u32::from_le_bytes(self.array()?) as usize;
-        Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
-    }
-
-    fn volumes(&mut self) -> Result<Vec<SavedVolume>, WarmStateError> {
-        let count = u32::from_le_bytes(self.array()?);
-        if count > u32::from(u16::MAX) {
-            return Err(WarmStateError::Damaged("it has too many volumes"));
-        }
-        (0..count)
-            .map(|_| Ok((self.text()?, self.number()?)))
-            .collect()
-    }
-
-    /// Blocks by their numbers here, without those of volumes that are not here.
-    fn blocks(&mut self, count: u64, volumes: &Positions) -> Result<Vec<BlockId>, WarmStateError> {
-        let bytes = count.checked_mul(8).and_then(|n| usize::try_from(n).ok());
-        let bytes = self.take(bytes.ok_or(WarmStateError::Damaged(SHORT))?)?;
-        let (words, _) = bytes.as_chunks::<8>();
-        let block = |word: &[u8; 8]| {
-            let word = u64::from_le_bytes(*word);
-            let volume = volumes.of((word >> VOLUME_SHIFT) as u16)?;
-            Some(BlockId::new(volume, word % BlockId::INDEX_LIMIT))
-        };
-        Ok(words.iter().filter_map(block).collect())
-    }
+    Ok(Some(fs::read(path)?))
 }
 
 /// An error if a file beside the state file would be lost by being replaced.

@@ -37,7 +37,7 @@ pub use mount::{Mount, MountOptions, ShownFile, default_file_name};
 pub use mountpoint::check_mountpoint;
 pub use negotiated::{Negotiated, Transport};
 pub use passthrough::{
-    FileTable, PageCacheUse, TreeHandle, TreeMount, TreeOptions, control_attribute,
+    FileTable, PageCacheUse, Recalled, TreeHandle, TreeMount, TreeOptions, control_attribute,
 };
 pub use session::{TransportChoice, Unmounted};
 pub use volume_directory::FileAccess;

@@ -8,6 +8,7 @@ mod orders;
 mod residency;
 mod transport;
 mod tree;
+mod tree_state;
 
 pub use orders::{MountStatus, TreeStatus};
 

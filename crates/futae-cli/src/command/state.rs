@@ -6,7 +6,7 @@ mod lock;
 use super::volumes::Source;
 use crate::failure::Failure;
 use crate::save::check_place;
-use futae_engine::{Engine, Identity, NamedVolume, WarmState};
+use futae_engine::{Engine, Identity, NamedVolume, SavedState, WarmState, WarmStateError};
 use futae_policy::VolumeId;
 use futae_units::Size;
 use lock::StateLock;
@@ -24,7 +24,7 @@ const EVERY_SECONDS_DEFAULT: f64 = 60.0;
 pub struct StateArgs {
     /// Save the list of resident blocks and their history in FILE, so that the next start is warm, also after the
     /// machine was started anew: the blocks are read from their sources again in the background. The caches of exports
-    /// with a share are in FILE.NAME. A file has one user at a time (FILE.lock). Not with --decision-log: the log could not be replayed without the history. Not for the mount of a directory
+    /// with a share are in FILE.NAME. A file has one user at a time (FILE.lock). Not with --decision-log: the log could not be replayed without the history. Of a directory that is mounted, files are found by their paths, and the history is not saved
     #[arg(long, value_name = "FILE", conflicts_with = "decision_log")]
     state: Option<PathBuf>,
     /// Seconds between saves of --state; the state is also saved at the end
@@ -112,27 +112,12 @@ impl StateFile {
     /// Gives a cache what an earlier one has saved of these volumes, if that is of use; otherwise says why not. Returns
     /// how many blocks are being loaded again.
     pub fn recall(&mut self, engine: &Arc<Engine>, volumes: &[Sourced]) -> u64 {
-        let path = self.path.display();
-        let loaded = match WarmState::load(&self.path, &identity(engine, volumes)) {
-            Ok(None) => return 0,
-            Ok(Some(loaded)) => loaded,
-            Err(error) => {
-                self.goes_aside = error.is_of_another();
-                let kept = match self.goes_aside {
-                    true => format!("; the file is kept as {path}.old"),
-                    false => String::new(),
-                };
-                warn!("--state {path}: {error}; it is ignored, and the cache begins cold{kept}");
-                return 0;
-            }
+        let loaded = WarmState::load(&self.path, &identity(engine, volumes));
+        let Some(loaded) = self.of_use(loaded) else {
+            return 0;
         };
-        if let Some(other) = &loaded.other_policy {
-            let here = engine.status().policy;
-            warn!(
-                "--state {path}: its policy is {other}, and here it is {here}: the blocks are loaded in the order of \
-                 {other}, without its history"
-            );
-        }
+        let path = self.path.display();
+        self.warn_of_policy(loaded.other_policy.as_deref(), engine);
         for left_out in &loaded.left_out {
             warn!("--state {path}: {left_out}; its blocks are not loaded");
         }
@@ -144,6 +129,45 @@ impl StateFile {
             "--state {path}: {blocks} blocks ({size}) are being loaded again"
         );
         blocks
+    }
+
+    /// What an earlier mount of a directory has saved, if that is of use; otherwise says why not.
+    pub fn saved_below(&mut self, directory: &Path, engine: &Engine) -> Option<SavedState> {
+        let fits = |saved: &SavedState| {
+            saved.check_block(engine.block_bytes())?;
+            saved.check_below(directory)
+        };
+        let saved = SavedState::load(&self.path).and_then(|saved| {
+            saved.as_ref().map_or(Ok(()), fits)?;
+            Ok(saved)
+        });
+        let saved = self.of_use(saved)?;
+        let other_policy = saved.other_policy(&engine.status().policy);
+        self.warn_of_policy(other_policy.as_deref(), engine);
+        Some(saved)
+    }
+
+    /// What was loaded, if anything; otherwise says why not.
+    fn of_use<T>(&mut self, loaded: Result<Option<T>, WarmStateError>) -> Option<T> {
+        loaded.unwrap_or_else(|error| {
+            let path = self.path.display();
+            self.goes_aside = error.is_of_another();
+            let kept = match self.goes_aside {
+                true => format!("; the file is kept as {path}.old"),
+                false => String::new(),
+            };
+            warn!("--state {path}: {error}; it is ignored, and the cache begins cold{kept}");
+            None
+        })
+    }
+
+    fn warn_of_policy(&self, other: Option<&str>, engine: &Engine) {
+        let Some(other) = other else { return };
+        let (path, here) = (self.path.display(), engine.status().policy);
+        warn!(
+            "--state {path}: its policy is {other}, and here it is {here}: the blocks are loaded in the order of \
+             {other}, without its history"
+        );
     }
 
     /// Whether it was saved as long ago as this.

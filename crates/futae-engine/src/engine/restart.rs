@@ -63,6 +63,11 @@ impl Engine {
         }
         self.act(|state, effects| state.restore(last, false, effects));
     }
+
+    /// Whether a block waits to be loaded in the background, or is being loaded.
+    pub fn is_loading(&self) -> bool {
+        self.quiet_step(|state| !state.loads.are_none())
+    }
 }
 
 impl State {

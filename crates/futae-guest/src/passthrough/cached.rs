@@ -94,6 +94,11 @@ impl CachedFiles {
         }
     }
 
+    /// All files.
+    pub(super) fn all(&self) -> Vec<Arc<Contents>> {
+        locked(&self.known).values().cloned().collect()
+    }
+
     /// Finds or creates the contents of a node, and adds a user.
     fn contents_of(
         &self,
@@ -268,11 +273,10 @@ impl CachedFiles {
     /// Writes all dirty data of all files to the lower file system. Returns the files for which
     /// that failed.
     pub(crate) fn settle_all(&self) -> Vec<(PathBuf, Errno)> {
-        let all: Vec<_> = locked(&self.known).values().cloned().collect();
         let failed = |contents: Arc<Contents>| {
             let errno = contents.settle().err()?;
             Some((contents.lower.path(), errno))
         };
-        all.into_iter().filter_map(failed).collect()
+        self.all().into_iter().filter_map(failed).collect()
     }
 }

@@ -15,6 +15,7 @@
 //! | `deleted.rs` | giving up files that were deleted in the source directory |
 //! | `descriptors.rs` | how many files users may have open |
 //! | `place.rs`, `errno.rs`, `lock.rs` | descriptors of files, translation of errors, locks |
+//! | `warm.rs` | the blocks of an earlier mount |
 //! | `weight.rs` | the memory that these tables take from the cache |
 
 mod access;
@@ -43,9 +44,11 @@ mod priority;
 mod seen;
 mod stat;
 mod state;
+mod warm;
 mod way;
 mod weight;
 
 pub use attributes::control_attribute;
 pub use mount::{PageCacheUse, TreeHandle, TreeMount, TreeOptions};
+pub use warm::Recalled;
 pub use weight::FileTable;

@@ -244,6 +244,16 @@ impl TreeMount {
 }
 
 impl TreeHandle {
+    pub(super) fn tree(&self) -> &Passthrough {
+        &self.tree
+    }
+
+    /// The source directory, by where it really is.
+    #[must_use]
+    pub fn source(&self) -> &Path {
+        &self.source
+    }
+
     /// Publishes the path of the control socket, in an attribute of the mount's root.
     pub fn set_control(&self, path: PathBuf) {
         let _ = self.tree.control.set(path);

@@ -176,13 +176,17 @@ impl Nodes {
         })
     }
 
+    /// The node of a lower file, if the kernel knows it.
+    pub(super) fn of_key(&self, key: Key) -> Option<Arc<Node>> {
+        self.read(|table| {
+            let (node, _) = table.nodes.get(&table.numbers.known(key)?)?;
+            (node.key == key).then(|| Arc::clone(node))
+        })
+    }
+
     /// The cache has dropped a file.
     pub(crate) fn forget_contents(&self, key: Key, dropped: &Arc<Contents>) {
-        let node = self.read(|table| {
-            let node = table.nodes.get(&table.numbers.known(key)?);
-            node.map(|(node, _)| Arc::clone(node))
-        });
-        if let Some(node) = node {
+        if let Some(node) = self.of_key(key) {
             let mut known = node
                 .contents
                 .write()
@@ -299,6 +303,11 @@ impl Nodes {
             given_up += 1;
             false
         });
+    }
+
+    /// The largest number of nodes with a descriptor.
+    pub(super) fn places_max(&self) -> usize {
+        self.opened_max
     }
 
     /// The nodes that have a descriptor, but for the root.

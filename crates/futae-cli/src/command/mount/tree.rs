@@ -2,7 +2,9 @@
 
 use super::orders::{TreeStatus, looking, of_mount};
 use super::residency::Residency;
+use super::tree_state::TreeState;
 use super::{Args, Plan, Tell, Tracing, wait_for_the_end, warn_of_users};
+use crate::command::state::StateFile;
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_control::{Control, Orders};
@@ -118,6 +120,7 @@ pub fn run(
         threads: args.threads.map(usize::from),
         transport: args.transport.into(),
     };
+    let state = args.state.path().map(StateFile::open).transpose()?;
     // The socket comes first: a mounted tree lets its callers decide on the modes of new files,
     // and this one is to have the user's.
     let handle: Arc<OnceLock<Arc<TreeHandle>>> = Arc::default();
@@ -132,13 +135,23 @@ pub fn run(
     mount.handle().set_control(control.path().to_owned());
     // Nobody else sets it.
     let _ = handle.set(mount.handle());
+    let handle = mount.handle();
+    let begin = |file| TreeState::begin(file, &args.state, engine, &handle);
+    let mut state = state.map(begin).transpose()?;
     announce(args, &mount, engine, &control)?;
     if args.detached {
         super::helper::let_go()?;
     }
-    wait_for_the_end(signals, || mount.is_over());
+    wait_for_the_end(signals, || {
+        if let Some(state) = &mut state {
+            state.look();
+        }
+        mount.is_over()
+    });
     drop((control, observing));
-    let handle = mount.handle();
+    if let Some(state) = state {
+        state.end();
+    }
     let ended = mount.unmount();
     if let Some(tracing) = tracing {
         tracing.end();
@@ -161,7 +174,6 @@ fn refuse_options(args: &Args, plan: &Plan) -> Result<(), Failure> {
     let asked = [
         (plan.pins.is_some(), "--pin"),
         (plan.cache.policy.has(Trait::ChoosesByNumber), &of_policy),
-        (args.state.is_asked(), "--state"),
         (args.join_reads.is_some(), "--join-reads"),
         (args.name.is_some(), "--name"),
         (args.kernel_cache, "--kernel-cache"),
