@@ -63,7 +63,7 @@ macro_rules! registered {
             clock2q_plus = "clock2q-plus" [TakesMarks],
             lru_k = "lru-k",
             lfuda = "lfuda",
-            bidifilter = "bidifilter" [LivesOnDemotions],
+            bidifilter = "bidifilter" [LivesOnDemotions, BelowOneTimers],
             promote = "promote",
             lrb = "lrb",
             cacheus = "cacheus",

@@ -39,6 +39,8 @@ pub enum Trait {
     /// A candidate also as the order of demoted blocks, inside the candidate that lives on
     /// demotions; in force as soon as the upper cache reports its evictions.
     FirstBelow,
+    /// The same, but in force once the upper cache has evicted as many blocks as fit, if it asked for hardly any of them again.
+    BelowOneTimers,
     /// Compared by default in advice for a host's cache.
     Advised,
     /// Decides the same in whatever order the hits between two misses are reported, and whenever

@@ -22,7 +22,8 @@
 //! is the highest, the rehearsal ends, and the candidate's next one needs twice the lead, and may last twice as long if its score
 //! is the highest, at most 128 | the cache is behind the shadow of its own order by 6 deviations: candidates are compared with
 //! the cache itself | the cache above has reported 4 to 16 evictions: `exclusive(lfu)` leads, hits of writes count only if that
-//! cache had evicted the block since it last asked for it, and leads are 25 times as long | a cache whose shadows have all of its
+//! cache had evicted the block since it last asked for it, and leads are 25 times as long | that cache has evicted as many blocks
+//! as there are slots, and at most one of 200 requests hit meanwhile: `exclusive(bidifilter)` leads in its place | a cache whose shadows have all of its
 //! slots needs no rehearsal, and after the first change a lead of 0.35 hits for each of its blocks that the candidate does not
 //! hold, twice that on the way back | after a change blocks that the new leader does not hold go first, and what it holds and the
 //! cache does not is fetched when it is asked for | cache and leader hold the same: the leader's policy orders the cache itself
@@ -31,7 +32,7 @@
 //! lead 0.002: more hits that a candidate must have, for each slot
 //! # Deviations
 //! none of a published rule. Candidates are the policies that the registry marks so, the first of them in force at the
-//! start and another, which differs from it most, rehearsed at the start; those that live on demotions, of which one has an inner
+//! start and another, which differs from it most, rehearsed at the start; those that live on demotions, of which two have an inner
 //! order, count only below a cache that says what it evicts. A shadow has a 256th of the slots, and 1,024 at least, or all of a smaller cache. The settings were found
 //! on the traces by which lab/results judges them
 //! # Cost
@@ -147,20 +148,19 @@ impl Auto {
             rehearsal.see(access, is_hit, self.shadows.counts(access.kind));
         }
         let is_over = self.shadows.see(access, self.content.led(is_hit), is_hit);
-        if let Some(first) = self.shadows.note_upper(access) {
-            return self.begin_below(first);
+        if let Some((first, handover)) = self.shadows.note_upper(access) {
+            return self.begin_below(first, handover);
         }
         is_over && self.judge()
     }
 
     /// Puts a candidate in force that has led nothing so far.
     #[cold]
-    fn begin_below(&mut self, first: usize) -> bool {
+    fn begin_below(&mut self, first: usize, handover: AccessKind) -> bool {
         if self.shadows.are_whole() {
             return self.follow_shadow(first);
         }
-        // The upper cache has these blocks, too. So they are passed on as reads.
-        let Some(level) = self.level_of_cache(first, AccessKind::Read) else {
+        let Some(level) = self.level_of_cache(first, handover) else {
             return false;
         };
         self.follow(first, level, 0.0);

@@ -19,7 +19,8 @@ fn below() -> impl Iterator<Item = PolicySpec> {
     let outer = |kind: &Kind| kind.traits().contains(&Trait::LivesOnDemotions);
     let outer = marked(Trait::Candidate).find(outer);
     outer.into_iter().flat_map(|outer| {
-        marked(Trait::FirstBelow).map(move |inner| {
+        let inner = marked(Trait::FirstBelow).chain(marked(Trait::BelowOneTimers));
+        inner.map(move |inner| {
             let mut spec = PolicySpec::of(outer);
             spec.arguments.push(Argument::Inner(PolicySpec::of(inner)));
             spec
@@ -41,5 +42,15 @@ pub fn openers() -> impl Iterator<Item = usize> {
 
 /// The candidate that is in force first below a cache that reports its evictions.
 pub fn first_below() -> Option<usize> {
-    below().next().map(|_| marked(Trait::Candidate).count())
+    nth_below(0)
+}
+
+/// The candidate that is in force next if that cache asks for hardly any block again.
+pub fn below_one_timers() -> Option<usize> {
+    nth_below(marked(Trait::FirstBelow).count())
+}
+
+fn nth_below(at: usize) -> Option<usize> {
+    let candidate = || marked(Trait::Candidate).count() + at;
+    below().nth(at).map(|_| candidate())
 }

@@ -181,11 +181,25 @@ impl Shadows {
     }
 
     /// Takes note of an access of the level above. Returns the candidate to be in force below a
-    /// cache that reports its evictions, when it is first known to be one.
+    /// cache that reports its evictions, and how the blocks of the cache are passed on to it: when it is first known to be
+    /// one, and when it has filled the cache.
     #[inline]
-    pub fn note_upper(&mut self, access: &Access) -> Option<usize> {
-        let is_new = self.upper.see(access.kind);
-        is_new.then(candidates::first_below).flatten()
+    pub fn note_upper(&mut self, access: &Access) -> Option<(usize, AccessKind)> {
+        if self.upper.see(access.kind) {
+            // The upper cache has these blocks, too.
+            return candidates::first_below().map(|first| (first, AccessKind::Read));
+        }
+        if self.upper.has_filled_with_one_timers(self.slots) {
+            return self.below_one_timers();
+        }
+        None
+    }
+
+    #[cold]
+    fn below_one_timers(&self) -> Option<(usize, AccessKind)> {
+        let is_first = Some(self.in_force) == candidates::first_below();
+        let next = candidates::below_one_timers().filter(|_| is_first)?;
+        Some((next, self.spec(next).handover_kind()))
     }
 
     /// Takes note of an access before anything counts it.
@@ -244,6 +258,9 @@ impl Shadows {
             candidate.hits |= if is_hit { here } else { 0 };
         }
         self.real.hits |= if is_real_hit { here } else { 0 };
+        if counts {
+            self.upper.note_counted(is_real_hit);
+        }
         self.seen += u32::from(access.kind.is_demand());
         if let Some(opening) = &mut self.opening {
             opening.see(access, counts);

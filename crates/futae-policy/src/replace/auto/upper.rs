@@ -53,9 +53,23 @@ impl Evicted {
     }
 }
 
+/// One hit of so many requests, or fewer, are hardly any.
+const FEW: u64 = 200;
+/// Slots of a shadow for each request of the sample without which nothing is known.
+const KNOWN: u64 = 8;
+
+/// Requests of the sample whose hits count, while the upper cache fills this one with what it evicts.
+#[derive(Default)]
+struct Filling {
+    requests: u64,
+    hits: u64,
+}
+
 /// What the upper cache has reported.
 pub struct Upper {
     evictions: u64,
+    /// Until it has evicted as many blocks as the cache has slots.
+    filling: Option<Filling>,
     /// Requests since the first eviction.
     requests: u64,
     /// Evictions from which on the upper cache may be known to report them.
@@ -78,6 +92,7 @@ impl Upper {
             slots,
             salt,
             evictions: 0,
+            filling: Some(Filling::default()),
             requests: 0,
             evictions_min: u64::from(slots / 64).clamp(4, 16),
             reports: false,
@@ -88,7 +103,11 @@ impl Upper {
     /// reported.
     #[inline]
     pub fn see(&mut self, kind: AccessKind) -> bool {
-        if self.reports || kind == AccessKind::Preload {
+        if kind == AccessKind::Preload {
+            return false;
+        }
+        if self.reports {
+            self.evictions += u64::from(!kind.is_demand());
             return false;
         }
         if kind.is_demand() {
@@ -102,6 +121,27 @@ impl Upper {
             self.evicted = Some(Evicted::new(self.slots, self.salt));
         }
         self.reports
+    }
+
+    /// Takes note of a request of the sample whose hit counts.
+    #[inline]
+    pub fn note_counted(&mut self, is_hit: bool) {
+        if let Some(filling) = self.filling.as_mut().filter(|_| self.reports) {
+            filling.requests += 1;
+            filling.hits += u64::from(is_hit);
+        }
+    }
+
+    /// Whether it has just evicted as many blocks as the cache has slots, and asked for hardly any of them again. A shadow has
+    /// `slots`. Until then all orders of evicted blocks have held the same, so a change costs nothing.
+    #[inline]
+    pub fn has_filled_with_one_timers(&mut self, slots: u32) -> bool {
+        if self.filling.is_none() || self.evictions < u64::from(self.slots) {
+            return false;
+        }
+        self.filling.take().is_some_and(|filling| {
+            filling.requests * KNOWN >= u64::from(slots) && filling.hits * FEW <= filling.requests
+        })
     }
 
     /// Takes note of an access before it counts.
