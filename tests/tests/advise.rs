@@ -9,7 +9,7 @@ use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::text;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
@@ -237,6 +237,37 @@ fn verify(stage: &Stage, forecast: &Path, warned: usize, act: impl FnOnce()) -> 
         }
         None => "as forecast".to_owned(),
     }
+}
+
+#[test]
+fn latencies_that_are_given_come_before_those_of_a_recording() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let trace = directory.path().join("a.csv");
+    let requests = (0..2000_u64).map(|at| format!("{},4096\n", at * at % 1009 * 4096));
+    let text_of_all = format!("offset,length\n{}", requests.collect::<String>());
+    fs::write(&trace, text_of_all).expect("a trace");
+    let recorded = json!({
+        "futae_recording": "0.1.0", "policy": "lru", "block_bytes": 4096, "capacity_blocks": 9, "sample": 1.0, "requests": 2000,
+        "lost": 0, "seconds": 1.0, "cache_requests": 2000, "cache_hits": 0, "store_read_micros": 9000.0
+    });
+    fs::write(directory.path().join("a.csv.json"), recorded.to_string()).expect("room");
+    let mean = |more: &[&str]| {
+        let line = [
+            "advise",
+            text(&trace),
+            "--memory",
+            "256KiB",
+            "--policies",
+            "lru",
+            "--json",
+        ];
+        let found = run_json(&[&line[..], more].concat());
+        mean(&found["options"][0], "mean_access_seconds")
+    };
+    // These are the latencies that hold for a trace of which none are known.
+    let given = mean(&["--latency", "upper=1us,lower=10us,link=30us,store=300us"]);
+    assert!(given < 301e-6, "{given}");
+    assert!(mean(&[]) > 10.0 * given, "the store's own time is longer");
 }
 
 #[test]

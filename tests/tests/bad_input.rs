@@ -79,6 +79,11 @@ fn sim() {
         case(&sim(&["uniform:1GiB", "--level", "lru:6000"]), 2, &["6000"]),
         case(&sim(&["uniform:1GiB", "--level", "lru:0"]), 2, &["lru:0"]),
         case(
+            &sim(&["uniform:1MiB", "--level", "lru:1%", "--windows", "4"]),
+            2,
+            &["--windows", "--json"],
+        ),
+        case(
             &sim(&["uniform:1GiB", "--level", "lru(k=1):1MiB"]),
             2,
             &["\"k\""],

@@ -1,9 +1,11 @@
 //! The user's book: its commands run, its options exist, its generated pages are current.
 
-use futae_tests::binary::{binary, futae};
+use futae_tests::binary::{binary, futae, run, run_json};
 use futae_tests::book::{Page, Step, page, pages, script};
 use futae_tests::tidy::{Source, root, sources};
 use futae_tests::tools::{Need, WITHOUT_OTHERS_MOUNTS, has, has_fuse, has_root, skip, text};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -201,9 +203,10 @@ fn unknown_options(command: &str, reference: &Source) -> impl Iterator<Item = St
         .map(|it| it.split('=').next().unwrap_or(it).to_owned())
         .collect();
     let is_known = move |option: &String| {
-        let known = [format!("`{option}`"), format!("`{option} ")];
-        known.iter().any(|it| section.contains(it))
-            || ["--help", "--version"].contains(&option.as_str())
+        let heads = section.lines().filter_map(|line| line.strip_prefix("- `"));
+        let mut names =
+            heads.flat_map(|head| head.split('`').next().unwrap_or(head).split([' ', ',']));
+        names.any(|name| name == option) || ["--help", "--version"].contains(&option.as_str())
     };
     options
         .into_iter()
@@ -238,6 +241,100 @@ fn generated_pages_are_current() {
             "{} is not current; run: make reference",
             text(&path)
         );
+    }
+}
+
+#[test]
+fn columns_and_keys_of_results_are_explained() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| text(&directory.path().join(name)).to_owned();
+    let (trace, objects, plan, out) = (at("a.csv"), at("objects.csv"), at("plan.toml"), at("out"));
+    let done = |arguments: &[&str]| {
+        let output = run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let workload = "zipf(1.0,writes=0.3):1MiB";
+    done(&["trace", "convert", workload, &trace, "--requests", "2000"]);
+    fs::write(&objects, "time,key,size\n0,a,100\n1,b,50\n").expect("room");
+    fs::write(
+        &plan,
+        format!("workloads = ['{workload}']\npolicies = ['lru']\nsizes = ['10%']\n"),
+    )
+    .expect("room");
+    done(&["sweep", &plan, "--out", &out]);
+    let levels = ["--level", "lru:10%", "--level", "exclusive:20%"];
+    let queued = ["--latency", "upper=1us,link=1us*1,store=exp(1ms)*4"];
+    let guests = [&["sim", &*trace, &trace], &levels[..]].concat();
+    let sized = [
+        "sim",
+        &objects,
+        "--objects",
+        "--policy",
+        "lru",
+        "--sizes",
+        "120",
+    ];
+    let sampled = [
+        "mrc",
+        &trace,
+        "--exact",
+        "--shards",
+        "0.5",
+        "--repeats",
+        "2",
+    ];
+    let mut names = BTreeSet::new();
+    for (command, rest) in [
+        (&guests[..], &["--windows", "2", "--bounds"][..]),
+        (&guests, &[queued[0], queued[1], "--clients", "2"]),
+        (&guests, &[queued[0], queued[1], "--think", "1ms"]),
+        (&sized, &[]),
+        (&sampled, &[]),
+    ] {
+        add_keys(
+            &run_json(&[command, rest, &["--json"]].concat()),
+            &mut names,
+        );
+    }
+    let mut tables = vec![
+        done(&[&guests[..], &["--csv"]].concat()),
+        done(&[&guests[..], &["--csv", "--by-guest"]].concat()),
+        done(&[&sized[..], &["--csv"]].concat()),
+        done(&[&sampled[..], &["--csv"]].concat()),
+    ];
+    for name in ["results.csv", "summary.csv"] {
+        let table = fs::read_to_string(directory.path().join("out").join(name));
+        tables.push(table.expect("a table"));
+    }
+    for table in tables {
+        let head = table.lines().next().expect("a head").to_owned();
+        let figure = |name: &str| {
+            let name = name.trim_end_matches("_mean");
+            name.trim_end_matches("_half_width").to_owned()
+        };
+        names.extend(head.split(',').map(figure));
+    }
+    let page = fs::read_to_string(root().join("docs/reference/results.md")).expect("the page");
+    names.retain(|name| !page.contains(&format!("`{name}`")));
+    assert!(
+        names.is_empty(),
+        "docs/reference/results.md does not explain {names:?}"
+    );
+}
+
+/// The keys of all objects in a value.
+fn add_keys(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                names.insert(key.clone());
+                add_keys(value, names);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| add_keys(value, names)),
+        _ => {}
     }
 }
 
@@ -288,10 +385,11 @@ fn a_command_that_fails_or_prints_something_else_is_found() {
 fn an_unknown_option_is_found() {
     let reference = Source::new(
         "a.md",
-        "# A\n\n## futae a\n\n- `--b <C>`: x\n\n## futae a d\n\n- `--e`: y\n",
+        "# A\n\n## futae a\n\n- `-b, --b <C>`: x `--g`\n\n## futae a d\n\n- `--e`: y\n",
     );
     let unknown = |command: &str| unknown_options(command, &reference).count();
     assert_eq!(unknown("sudo futae a --b=1 x | grep --g"), 0);
     assert_eq!(unknown("futae a d --e --b 1"), 1);
+    assert_eq!(unknown("futae a --g"), 1, "it is only spoken of");
     assert_eq!(unknown("futae z --b"), 1);
 }

@@ -7,7 +7,7 @@ use futae_units::parse_duration;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Count what this machine's page cache does, and tell a host what it gives up
+/// Count the reads and evictions of this machine's page cache, and report them to a host
 ///
 /// Needs Linux 6.1 or later with BTF, and root, to count by eBPF; otherwise it says so and reports what
 /// /proc/vmstat has.
@@ -20,10 +20,10 @@ pub struct Args {
     /// How often to report, e.g. 500ms; at least 100ms
     #[arg(long, value_name = "TIME", default_value = "1s")]
     period: String,
-    /// Count for so long, print a table and end
+    /// Count for this time, print a table and exit
     #[arg(long, value_name = "TIME", conflicts_with_all = ["report", "notices", "sample"])]
     once: Option<String>,
-    /// Tell where pages lay that were evicted since memory was needed
+    /// Report where on the disks the pages are that memory reclaim evicted
     #[arg(long)]
     notices: bool,
     /// Demote pages that are evicted, with their data: implies --notices. The host reads them in this machine's
@@ -62,10 +62,10 @@ pub struct Args {
     /// Share of the pages whose reads are reported one by one, for miss-ratio curves, e.g. 0.01
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     sample: f64,
-    /// What this guest is called; its host name unless given
+    /// The name of this guest [default: its host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Do without eBPF
+    /// Do not use eBPF; report only the counters of /proc/vmstat
     #[arg(long)]
     no_bpf: bool,
     /// Count reads where functions begin and end, even if the kernel has tracepoints for them

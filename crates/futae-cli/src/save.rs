@@ -19,8 +19,7 @@ mod parquet;
 ///
 /// What is in its place, or missing.
 pub fn check_place(option: &str, path: &Path) -> Result<(), Failure> {
-    let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
+    let directory = directory_of(path);
     let shown = path.display();
     if path.is_dir() {
         let problem = format!("{option} {shown}: it is a directory; name a file in it");
@@ -31,6 +30,12 @@ pub fn check_place(option: &str, path: &Path) -> Result<(), Failure> {
         return Err(anyhow!("{option} {shown}: there is no directory {directory}").into());
     }
     Ok(())
+}
+
+/// The directory that a file is in.
+fn directory_of(path: &Path) -> &Path {
+    let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+    directory.unwrap_or(Path::new("."))
 }
 
 /// A file that can be written, found out before the work begins whose result it is to hold.
@@ -46,6 +51,12 @@ impl Output {
         };
         if path.is_dir() {
             let why = anyhow!("cannot write {}: it is a directory", path.display());
+            return Err(why.into());
+        }
+        let directory = directory_of(path);
+        if !directory.is_dir() {
+            let (path, directory) = (path.display(), directory.display());
+            let why = anyhow!("cannot write {path}: there is no directory {directory}");
             return Err(why.into());
         }
         output.begun().with_context(|| output.refusal())?;
@@ -68,10 +79,7 @@ impl Output {
         }
         // A name that is a link goes on being one.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let directory = directory_of(&path);
         let file = tempfile::Builder::new()
             .prefix(".futae-")
             .permissions(Permissions::from_mode(0o666))
@@ -237,6 +245,8 @@ mod tests {
             let shown = format!("cannot write {}", path.display());
             assert!(error.starts_with(&shown), "{error}");
             assert!(!error.contains(".futae-"), "{error}");
+            let is_lost = !directory_of(&path).is_dir();
+            assert_eq!(is_lost, error.contains("there is no directory"), "{error}");
         }
         assert!(matches!(
             Picture::new(&at.join("a.gif")),

@@ -10,7 +10,9 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// An address is malformed.
-    #[error("{text:?}: {problem}; write unix:PATH, tcp:HOST:PORT or vhost-user:PATH")]
+    #[error(
+        "{text:?}: {problem}; write unix:PATH or tcp:HOST:PORT, or for --listen also vhost-user:PATH"
+    )]
     Address {
         /// The given text.
         text: String,

@@ -86,10 +86,11 @@ fn describe_argument(page: &mut String, argument: &Arg) {
         .map(|name| format!("<{name}>"))
         .collect();
     let takes_value = argument.get_action().takes_values();
-    let mut name = argument
-        .get_long()
-        .map(|long| format!("--{long}"))
-        .unwrap_or_default();
+    // A short name comes first, as in the text of `--help`.
+    let short = argument.get_short().map(|short| format!("-{short}"));
+    let long = argument.get_long().map(|long| format!("--{long}"));
+    let names: Vec<_> = short.into_iter().chain(long).collect();
+    let mut name = names.join(", ");
     if takes_value {
         let space = if name.is_empty() { "" } else { " " };
         let _ = write!(name, "{space}{}", values.join(" "));
@@ -117,4 +118,30 @@ pub fn line(page: &mut String, text: std::fmt::Arguments) {
     // A String takes everything.
     let _ = page.write_fmt(text);
     page.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::commands;
+    use clap::{Arg, ArgAction, Command};
+
+    #[test]
+    fn a_page_has_every_name_of_an_option() {
+        let options = [
+            Arg::new("out").short('o').long("out").value_name("FILE"),
+            Arg::new("count").short('n').value_name("N"),
+            Arg::new("json").long("json").action(ArgAction::SetTrue),
+            Arg::new("place").value_name("PLACE"),
+        ];
+        let draw = Command::new("draw").args(options);
+        let page = commands(Command::new("futae").subcommand(draw));
+        for entry in [
+            "- `-o, --out <FILE>`:",
+            "- `-n <N>`:",
+            "- `--json`:",
+            "- `<PLACE>`:",
+        ] {
+            assert!(page.lines().any(|line| line.starts_with(entry)), "{page}");
+        }
+    }
 }

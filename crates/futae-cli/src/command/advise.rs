@@ -55,9 +55,9 @@ pub struct Args {
     /// Policies for the host's cache, separated by commas [default: those that suit the place]
     #[arg(long, value_name = "POLICY,...")]
     policies: Option<String>,
-    /// What a request takes
-    #[arg(long, value_name = "PLACE=TIME,...", default_value = LATENCY_DEFAULT)]
-    latency: Latency,
+    /// What a request takes [default: upper=1us,lower=10us,link=30us,store=300us; of a recording by futae record, the store takes what it took then]
+    #[arg(long, value_name = "PLACE=TIME,...")]
+    latency: Option<Latency>,
     /// Requests before counting begins [default: a quarter of a trace, 5 times the blocks of a workload that repeats]
     #[arg(long, value_name = "REQUESTS")]
     warmup: Option<u64>,
@@ -252,15 +252,16 @@ fn forecast(
         bytes: guest_bytes.map_err(Failure::usage)?,
     };
     let plans = choices::choices(at, &memory, &guest, args.policies.as_deref())?;
-    let latency = match facts.and_then(|facts| facts.store_read_micros) {
+    let usual: Latency = LATENCY_DEFAULT.parse().map_err(Failure::usage)?;
+    let measured = facts.and_then(|facts| facts.store_read_micros);
+    let latency = match (args.latency, measured) {
+        (Some(given), _) => given,
         // What the store of the recording took says more than what stores usually take.
-        Some(micros) if args.latency == LATENCY_DEFAULT.parse().map_err(Failure::usage)? => {
-            Latency {
-                store: micros / 1e6,
-                ..args.latency
-            }
-        }
-        _ => args.latency,
+        (None, Some(micros)) => Latency {
+            store: micros / 1e6,
+            ..usual
+        },
+        (None, None) => usual,
     };
     let windows = u64::from(WINDOWS);
     let amount = requests.amount(args.warmup, args.requests, windows);

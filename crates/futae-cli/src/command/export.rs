@@ -71,7 +71,7 @@ struct Resize {
     size: Size,
 }
 
-/// Change how much the clients of an export are served in a second
+/// Change the limits of an export's requests and bytes per second
 ///
 /// A limit that is not given is lifted. Requests that wait are looked at anew. With --config the limits of the file come back at
 /// the next SIGHUP.
@@ -92,7 +92,7 @@ struct Limit {
     weight: Option<u32>,
 }
 
-/// Take over the new size of an image or device that was made longer
+/// Adopt the new size of an image or device that was extended
 ///
 /// Make the image longer first (`truncate -s +4G vm1.img`, `lvextend`). A guest whose disk is a vhost-user socket then sees
 /// the new size at once; an NBD client when it connects anew. A disk never becomes shorter.

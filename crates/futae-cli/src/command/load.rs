@@ -54,11 +54,10 @@ pub struct Args {
     /// one line. The rounds are parts of one sequence. Ends with the input
     #[arg(long, conflicts_with_all = ["seconds", "operations", "verify", "record"])]
     rounds: bool,
-    /// How long an operation takes at least, in microseconds, in the mean: a thread that was faster
-    /// rests
+    /// The least mean time of an operation, in microseconds: a faster thread waits
     #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
     hit_us: Option<f64>,
-    /// The same of an operation whose data comes from a disk [default: as --hit-us]
+    /// The same for an operation whose data comes from a disk [default: as --hit-us]
     #[arg(long, value_name = "MICROSECONDS", requires = "hit_us")]
     miss_us: Option<f64>,
     /// All randomness comes from this number

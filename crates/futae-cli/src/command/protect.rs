@@ -26,7 +26,7 @@ pub struct ProtectArgs {
     now: bool,
 }
 
-/// Take back what `futae protect` or --protect gave
+/// End the protection that `futae protect` or --protect gave to a directory
 #[derive(clap::Args)]
 pub struct UnprotectArgs {
     /// Where the tree is mounted

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Between two looks at what was recorded. The cache has room for 65,536 requests, so up to 650,000 a second are kept.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Record what is asked of a running cache as a trace
+/// Record the requests of a running cache as a trace
 ///
 /// The server or mount must have been started with --control. The trace is CSV, which every command that reads traces
 /// takes, with FILE.json beside it: what was recorded, of which cache, and how much was lost. The recording ends after

@@ -102,10 +102,10 @@ pub struct Args {
     /// Unix socket for orders (status, resize, policy, exports): unix:PATH, with mode, owner and group as for --listen
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
-    /// Where the agent in a guest tells what its page cache evicts: [EXPORTS=]unix:PATH, a socket for the
+    /// Where the agent in a guest reports what its page cache evicts: [EXPORTS=]unix:PATH, a socket for the
     /// exports that are the guest's disks, with commas between them; or `agent`, a socket for each export beside the first unix socket of
-    /// --listen, named EXPORT.agent.sock. Options with the same PATH are one socket. An exclusive cache then keeps what
-    /// it has just served until it is told
+    /// --listen, named EXPORT.agent.sock. Options with the same PATH are one socket. An exclusive cache then keeps the blocks
+    /// that it has just served until the agent reports their evictions
     #[arg(long = "feed", value_name = "ADDRESS")]
     feeds: Vec<String>,
     /// Offer a channel disk of 4 MiB for each --feed, named EXPORT.evictions after its first export. Give it to the

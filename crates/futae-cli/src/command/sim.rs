@@ -158,6 +158,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let output = |path: &PathBuf| Output::new(path);
     let page_file = args.report.as_ref().map(output).transpose()?;
     let table_file = args.parquet.as_deref().map(TableFile::new).transpose()?;
+    if args.windows.is_some() && !args.json {
+        return Err(Failure::usage(
+            "--windows is for --json, which alone has the hit ratio over time; add --json, and draw it with `futae plot time`",
+        ));
+    }
     if args.by_guest && !args.csv && args.parquet.is_none() {
         return Err(Failure::usage(
             "--by-guest is for --csv and --parquet; what is printed otherwise has the results by guest anyhow",

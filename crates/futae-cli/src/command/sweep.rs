@@ -11,7 +11,7 @@ use futae_sim::run::TraceFacts;
 use futae_sweep::{Failed, Folder, Part, Plan, Rows, SweepError, work};
 use std::path::PathBuf;
 
-/// Simulate policies × sizes × traces × seeds, as a plan says, and go on where a kill ended it
+/// Simulate policies × sizes × traces × seeds of a plan, and continue after a kill
 ///
 /// Each combination is a cell. A cell that is done is kept in the folder, so the same command goes on where it was
 /// ended, and ends with the same table. Several processes or machines that share the folder each take a part of the

@@ -14,7 +14,7 @@ use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Hold a running cache against its forecast
+/// Compare a running cache with its forecast
 ///
 /// Counts hits over a period and compares their ratio with what futae advise forecast for the advised choice. A measured
 /// ratio outside the bounds is an alarm, with its likely cause, and the exit status is 1. A cache with another policy, size or

@@ -19,10 +19,10 @@ const SYSTEMD: &str = "systemd";
 /// Whether the memory of the caches outlives the server.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct MemoryArgs {
-    /// Keep the cache in this file, on tmpfs or hugetlbfs (e.g. in /dev/shm), so that the next server goes on with what
-    /// this one holds, also after an upgrade or a SIGKILL, until the machine is started anew. The file is made if it is
-    /// not there, takes the memory of the whole cache at once, and may have one user at a time. Each block is held
-    /// against its keyed hash before it is first used; blocks of an image that was changed meanwhile are dropped. The
+    /// Keep the cache in this file, on tmpfs or hugetlbfs (e.g. in /dev/shm), so that the next server continues with its
+    /// contents, also after an upgrade or a SIGKILL, until the machine reboots. The file is created if it is
+    /// missing, takes the memory of the whole cache at once, and has one user at a time. Each block is compared
+    /// with its keyed hash before it is first used; blocks of an image that was changed meanwhile are dropped. The
     /// caches of exports with a share are in FILE.NAME. Blocks of 1MiB at most. `systemd`: memory without a
     /// name, which systemd keeps for this service (FileDescriptorStoreMax= of its unit)
     #[arg(long, value_name = "FILE", conflicts_with = "decision_log")]
