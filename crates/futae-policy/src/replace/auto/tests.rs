@@ -141,26 +141,57 @@ fn a_change_empties_nothing() {
     assert!(changes > 3, "{changes}");
 }
 
-#[test]
-fn below_a_cache_that_demotes_its_evictions_are_kept() {
-    let mut level = level_of("auto", 1000, 1);
-    let mut upper = level_of("lru", 1000, 1);
-    let mut prng = Prng::new(5);
+/// A cache under `text` below an LRU cache of the same size, and the hits of its reads from step `from` on.
+fn below_lru(
+    text: &str,
+    slots: u32,
+    requests: impl Iterator<Item = u64>,
+    from: usize,
+) -> (Level<Box<dyn RegisteredPolicy>>, usize) {
+    let (mut level, mut upper) = (level_of(text, slots, 1), level_of("lru", slots, 1));
     let mut hits = 0;
-    for step in 0..200_000 {
-        let block = BlockId::on_first(prng.below(2000));
+    for (step, index) in requests.enumerate() {
+        let block = BlockId::on_first(index);
         let outcome = upper.access(&Access::read(block));
         let Outcome::Admitted { evicted, .. } = outcome else {
             continue;
         };
         let lower = level.access(&Access::read(block));
-        hits += usize::from(matches!(lower, Outcome::Hit(_)) && step >= 100_000);
+        hits += usize::from(matches!(lower, Outcome::Hit(_)) && step >= from);
         if let Some(victim) = evicted {
             level.access(&Access::of(victim.block, AccessKind::Demotion));
         }
     }
+    level.audit();
+    (level, hits)
+}
+
+#[test]
+fn below_a_cache_that_demotes_its_evictions_are_kept() {
+    let mut prng = Prng::new(5);
+    let uniform = (0..200_000).map(|_| prng.below(2000));
+    let (level, hits) = below_lru("auto", 1000, uniform, 100_000);
     // Half of the requests miss above, and all of these are in one of two exclusive caches of the whole.
     assert!(hits > 45_000, "{hits}: {:?}", level.remarks());
+    assert!(!level.remarks().iter().any(|it| it.contains("bidifilter")));
+}
+
+/// Nothing tells which of the blocks that came once to keep. If those that came first stay, a loop has hits from its second pass on.
+#[test]
+fn below_a_cache_that_asks_for_no_block_again_the_first_ones_stay() {
+    for slots in [500, 5000] {
+        let blocks = 4 * u64::from(slots);
+        let passes = |count| looping(count * blocks, blocks);
+        let first = blocks as usize;
+        let (_, lfu) = below_lru("exclusive(lfu)", slots, passes(3), first);
+        assert_eq!(lfu, 0, "its loss is what the rule is for");
+        let (_, best) = below_lru("exclusive(bidifilter)", slots, passes(3), first);
+        let (level, hits) = below_lru("auto", slots, passes(3), first);
+        assert!(best > slots as usize / 2, "{best} of {slots}");
+        assert!(10 * hits > 9 * best, "{hits} of {best}: {:?}", level.remarks());
+        let second = &level.remarks()[1];
+        assert!(second.starts_with("exclusive(bidifilter"), "{second}");
+    }
 }
 
 #[test]
