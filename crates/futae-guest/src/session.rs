@@ -3,9 +3,13 @@
 use crate::mountpoint::{detach, unmount};
 use crate::ring::{Beginning, Offer, Rings, Running, Served, offer};
 use crate::{MountError, Transport};
-use fuser::{Config, Notifier, Session, SessionUnmounter};
+use fuser::{BackgroundSession, Config, Notifier, Session};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::io::retry_on_intr;
 use std::io;
-use std::os::fd::AsFd;
+use std::mem::{ManuallyDrop, replace};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -43,10 +47,19 @@ pub enum TransportChoice {
 /// A running session. Dropping it detaches the mount.
 pub(crate) struct Mounted {
     mountpoint: PathBuf,
-    /// Ends the mount, once.
-    unmounter: Option<SessionUnmounter>,
-    session: Option<JoinHandle<()>>,
+    /// The connection to the kernel, which ends with the mount.
+    connection: OwnedFd,
+    /// The number of the mounted file system.
+    device: Option<(u32, u32)>,
+    /// Is not dropped: fuser 0.18 would then unmount what is at the mountpoint, even if this mount has ended and another one
+    /// is there. (It takes the connection for one that is alive when the kernel says that it is not; cberner/fuser#703.)
+    /// What is not freed by this is its descriptor of the connection.
+    session: ManuallyDrop<BackgroundSession>,
+    /// Waits for the threads of the rings.
+    rings: Option<JoinHandle<()>>,
     transport: Transport,
+    /// This mount was to be removed from the tree, once.
+    is_released: bool,
 }
 
 impl Mounted {
@@ -111,31 +124,31 @@ impl Mounted {
     }
 
     fn serve(
-        mut session: Session<impl Served>,
+        session: Session<impl Served>,
         mountpoint: &Path,
         rings: Option<Running>,
     ) -> Result<(Self, Notifier), MountError> {
-        let unmounter = session.unmount_callable();
+        let refused = |error| refused(mountpoint, error);
         let notifier = session.notifier();
         let transport = match &rings {
             Some(_) => Transport::Ring,
             None => Transport::Device,
         };
-        let session = thread::Builder::new()
-            .name("futae-mount".into())
-            .spawn(move || {
-                // Its result is not needed any more.
-                drop(session.run());
-                if let Some(rings) = rings {
-                    rings.join();
-                }
-            })
-            .map_err(|error| refused(mountpoint, error))?;
+        let connection = session.as_fd().try_clone_to_owned().map_err(refused)?;
+        let rings = rings.map(|rings| {
+            let thread = thread::Builder::new().name("futae-mount".into());
+            thread.spawn(move || rings.join())
+        });
+        let rings = rings.transpose().map_err(refused)?;
+        let session = ManuallyDrop::new(session.spawn().map_err(refused)?);
         let mounted = Self {
             mountpoint: mountpoint.to_owned(),
-            unmounter: Some(unmounter),
-            session: Some(session),
+            connection,
+            device: device_at(mountpoint),
+            session,
+            rings,
             transport,
+            is_released: false,
         };
         Ok((mounted, notifier))
     }
@@ -147,7 +160,16 @@ impl Mounted {
 
     /// Whether the mount has ended, for example by `umount`.
     pub(crate) fn is_over(&self) -> bool {
-        self.session.as_ref().is_none_or(JoinHandle::is_finished)
+        self.session.guard.is_finished() && self.rings.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Whether this mount is at its mountpoint. After it was unmounted or detached from outside, another one may be there.
+    fn is_there(&self) -> bool {
+        let mut polled = [PollFd::new(&self.connection, PollFlags::empty())];
+        let found = retry_on_intr(|| poll(&mut polled, Some(&Timespec::default())));
+        let has_ended = found.is_ok() && polled[0].revents().contains(PollFlags::ERR);
+        // The number of a file system that has ended may be given again.
+        !has_ended && device_at(&self.mountpoint).is_none_or(|it| Some(it) == self.device)
     }
 
     /// Removes the mount from the tree and waits until its users are gone.
@@ -166,31 +188,26 @@ impl Mounted {
             path: self.mountpoint.clone(),
             source,
         };
-        let Some(mut unmounter) = self.unmounter.take() else {
-            return Ok(false);
-        };
-        if self.is_over() {
+        if replace(&mut self.is_released, true) {
             return Ok(false);
         }
-        // It tries only once: a later mount here would not be this one.
-        let mut outcome = unmounter.unmount();
         let deadline = Instant::now() + BUSY_TIMEOUT;
-        loop {
-            match outcome {
+        while self.is_there() {
+            match unmount(&self.mountpoint) {
                 Ok(()) => return Ok(false),
                 // It was unmounted from outside.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(false),
                 Err(error) if error.kind() != io::ErrorKind::ResourceBusy => {
                     return Err(failed(error));
                 }
-                Err(_) if Instant::now() < deadline => {}
-                Err(_) => break,
+                Err(_) if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
+                Err(_) => {
+                    detach(&self.mountpoint).map_err(failed)?;
+                    return Ok(true);
+                }
             }
-            thread::sleep(POLL_INTERVAL);
-            outcome = unmount(&self.mountpoint);
         }
-        detach(&self.mountpoint).map_err(failed)?;
-        Ok(true)
+        Ok(false)
     }
 
     /// Waits until the kernel has ended the session; false on timeout.
@@ -202,21 +219,25 @@ impl Mounted {
             }
             thread::sleep(POLL_INTERVAL);
         }
-        if let Some(session) = self.session.take() {
-            drop(session.join());
-        }
         true
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.unmounter.take().is_some() && !self.is_over() {
+        if !replace(&mut self.is_released, true) && self.is_there() {
             // An error here cannot be reported.
             drop(detach(&self.mountpoint));
             self.wait(DETACHED_TIMEOUT);
         }
     }
+}
+
+/// The number of the file system at a path, without a request to that file system.
+fn device_at(path: &Path) -> Option<(u32, u32)> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let stat = statx(CWD, path, flags, StatxFlags::empty()).ok()?;
+    Some((stat.stx_dev_major, stat.stx_dev_minor))
 }
 
 fn refused(mountpoint: &Path, source: io::Error) -> MountError {

@@ -1,6 +1,7 @@
 //! Attributes of files, plain and extended.
 
 use super::caller::Asker;
+use super::contents::Contents;
 use super::node::Node;
 use super::place::{magic, stat_of};
 use super::stat::{Stamp, time_to_set};
@@ -74,6 +75,7 @@ impl Passthrough {
     pub(crate) fn set_attributes(&self, id: u64, wanted: &Wanted) -> Result<Stat, Errno> {
         let node = self.nodes.get(id)?;
         let place = self.nodes.place(&node)?;
+        self.attributes_will_change(&node);
         let before = stat_of(&place)?;
         let lost = wanted.takes_away(&before);
         // The owner first: the lower kernel then clears bits that the mode restores.
@@ -90,10 +92,12 @@ impl Passthrough {
             rustix::fs::chmod(magic(&place), Mode::from_raw_mode(mode))?;
         }
         if let Some(size) = wanted.size {
+            // What was changed until here is not taken for another program's change.
+            self.attributes_changed(&node, false);
             self.set_size(&node, size)?;
         }
         if wanted.modified.is_some()
-            && let Some(contents) = node.contents()
+            && let Some(contents) = self.contents_of(&node)
         {
             // A later write-back would change the times.
             contents.settle()?;
@@ -109,6 +113,12 @@ impl Passthrough {
         self.stat(&node)
     }
 
+    /// What the cache has of a file, also if the kernel has forgotten the file and found it again, and it was not opened since. It
+    /// may have dirty data, if that could not be written.
+    fn contents_of(&self, node: &Node) -> Option<Arc<Contents>> {
+        node.contents().or_else(|| self.files.known(node.key))
+    }
+
     fn set_size(&self, node: &Arc<Node>, size: u64) -> Result<(), Errno> {
         if node.kind != FileType::RegularFile {
             return Err(Errno::INVAL);
@@ -120,17 +130,27 @@ impl Passthrough {
             self.files.sweep(file, size..size);
             Ok(())
         };
-        let contents = node.contents();
-        match contents.as_ref().and_then(|contents| contents.in_use()) {
-            Some(used) => {
-                let contents = used.of();
+        let contents = self.contents_of(node);
+        let Some(used) = contents.and_then(|contents| contents.in_use()) else {
+            return cut();
+        };
+        let contents = Arc::clone(used.of());
+        contents.lower.found_again(&place);
+        contents.change_size(size, cut)?;
+        drop(used);
+        // What was dirty may have been cut off.
+        self.finish_kept_open(&contents);
+        Ok(())
+    }
+
+    /// Called before futae's own change of attributes.
+    pub(crate) fn attributes_will_change(&self, node: &Arc<Node>) {
+        if let Some(contents) = node.contents() {
+            let _use = contents.in_use();
+            if let Ok(place) = self.nodes.place(node) {
                 contents.lower.found_again(&place);
-                contents.change_size(size, cut)?;
-                // What was dirty may have been cut off.
-                self.finish_kept_open(contents);
-                Ok(())
             }
-            None => cut(),
+            contents.attributes_will_change();
         }
     }
 
@@ -207,6 +227,7 @@ impl Passthrough {
             return Err(Errno::PERM);
         }
         let place = self.nodes.place(&node)?;
+        self.attributes_will_change(&node);
         let flags = XattrFlags::from_bits_retain(flags as u32);
         rustix::fs::setxattr(magic(&place), name, value, flags)?;
         if name == ACCESS_LIST {
@@ -229,6 +250,7 @@ impl Passthrough {
             return Err(Errno::PERM);
         }
         let place = self.nodes.place(&node)?;
+        self.attributes_will_change(&node);
         rustix::fs::removexattr(magic(&place), name)?;
         self.attributes_changed(&node, false);
         Ok(())

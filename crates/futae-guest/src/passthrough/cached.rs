@@ -1,5 +1,6 @@
 //! The files whose blocks the cache holds: looked up on open, dropped when unused.
 
+use super::appends::Appends;
 use super::contents::Contents;
 use super::lower::LowerFile;
 use super::node::{Node, Nodes};
@@ -44,6 +45,11 @@ impl CachedFiles {
             closing: Mutex::default(),
             clock: AtomicU64::new(0),
         }
+    }
+
+    /// What the cache has of a file.
+    pub(crate) fn known(&self, key: Key) -> Option<Arc<Contents>> {
+        locked(&self.known).get(&key).cloned()
     }
 
     /// Their number.
@@ -133,6 +139,7 @@ impl CachedFiles {
                     latencies: self.engine.latencies(volume),
                     pages,
                     mapped: Arc::default(),
+                    appends: Appends::default(),
                     users: AtomicU32::new(0),
                     last_used: AtomicU64::new(now),
                     is_forgotten: AtomicBool::new(false),
@@ -206,7 +213,7 @@ impl CachedFiles {
     /// too.
     pub(crate) fn forget(&self, node: &Node, place: Option<&Arc<OwnedFd>>) {
         // A file that is kept open may have been forgotten and found again without being opened.
-        let known = || locked(&self.known).get(&node.key).cloned();
+        let known = || self.known(node.key);
         let Some(contents) = node.contents().or_else(known) else {
             // Its size may have been changed.
             if self.io.keeps_open(node.key.device, node.key.inode) && is_nameless(place) {

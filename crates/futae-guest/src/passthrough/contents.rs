@@ -2,6 +2,7 @@
 //! has blocks of it and no other file needs its number.
 
 use super::access::Access;
+use super::appends::Appends;
 use super::errno::errno_of;
 use super::lower::LowerFile;
 use super::place::Key;
@@ -30,6 +31,7 @@ pub(crate) struct Contents {
     pub(super) pages: Option<FilePages>,
     /// Its pages in the kernel's page cache, if that is bypassed.
     pub(super) mapped: Arc<MappedPages>,
+    pub(super) appends: Appends,
     /// Number of open handles, and of opens in progress; with [`GONE`], the number of the volume is or will be another file's.
     pub(super) users: AtomicU32,
     pub(super) last_used: AtomicU64,
@@ -85,8 +87,17 @@ impl Contents {
             return Ok(false);
         }
         self.pages_are_stale();
-        self.change(0, u64::MAX, || Ok(()))?;
+        let before = self.size();
+        self.exclusively(0, u64::MAX, || Ok(()))?;
+        if self.size() < before {
+            self.appends.was_cut();
+        }
         Ok(true)
+    }
+
+    /// The size of the file as the cache knows it.
+    pub(super) fn size(&self) -> u64 {
+        self.engine.volume_bytes(self.volume)
     }
 
     /// Compares a stamp just read with the last known one. If they differ and no write of this
@@ -135,6 +146,13 @@ impl Contents {
         }
     }
 
+    /// Called before futae's own change of attributes.
+    pub(crate) fn attributes_will_change(&self) {
+        if let Ok(place) = self.lower.place() {
+            self.lower.seen.attributes_will_change(&place);
+        }
+    }
+
     /// futae's own change of attributes: the contents are unchanged.
     pub(crate) fn attributes_changed(&self, times_were_set: bool) {
         if let Ok(place) = self.lower.place() {
@@ -165,6 +183,25 @@ impl Contents {
         length: u64,
         work: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        self.follow_changes()?;
+        self.exclusively(offset, length, work)
+    }
+
+    /// Follows a change by another program, if there is one: after a change of a part of the file by this mount, it could not be
+    /// told from that.
+    fn follow_changes(&self) -> Result<(), Errno> {
+        if self.was_changed_elsewhere() {
+            self.revalidate()?;
+        }
+        Ok(())
+    }
+
+    fn exclusively(
+        &self,
+        offset: u64,
+        length: u64,
+        work: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let change = || self.work(work);
         let changed = self.engine.change(self.volume, offset, length, change);
         changed.unwrap_or_else(|error| Err(errno_of(&error)))
@@ -176,6 +213,7 @@ impl Contents {
         size: u64,
         work: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        self.follow_changes()?;
         let change = || self.work(work);
         let changed = self.engine.change_size(self.volume, size, change);
         changed.unwrap_or_else(|error| Err(errno_of(&error)))
@@ -191,6 +229,7 @@ impl Contents {
         // Before others can see the file as unchanged.
         self.changes.fetch_add(1, Ordering::AcqRel);
         let result = work();
+        self.appends.file_has_changed();
         self.lower.seen.look(&*self.lower.place()?)?;
         result
     }

@@ -206,9 +206,17 @@ impl Passthrough {
         operation: Operation,
         done: StoreDone,
     ) {
-        if matches!(operation, Operation::Append { .. }) {
-            self.will_append(&contents, offset);
-        }
+        let (operation, done) = match operation {
+            Operation::Append { data, fua } => {
+                let appended = Arc::clone(&contents);
+                let done: StoreDone = Box::new(move |result| {
+                    appended.appends.end();
+                    done(result);
+                });
+                (place(&contents, offset, data, fua), done)
+            }
+            other => (other, done),
+        };
         if contents.pages.is_some() {
             return contents.submit(operation, done);
         }
@@ -219,17 +227,6 @@ impl Passthrough {
         };
         let submit = move |work, done| contents.submit(work, done);
         file.write(writer, offset, operation, submit, done);
-    }
-
-    /// The kernel is about to append data that it has put into its pages at `offset`. If another
-    /// program has extended the file, the data goes elsewhere, and these pages are stale.
-    fn will_append(&self, contents: &Contents, offset: u64) {
-        if contents.pages_are_true().is_some()
-            && !contents.is_gone()
-            && self.files.engine().volume_bytes(contents.volume()) != offset
-        {
-            contents.pages_are_stale();
-        }
     }
 
     /// The kernel's attributes of a file are stale, its size above all. The call fails harmlessly if the kernel does not know the
@@ -250,6 +247,7 @@ impl Passthrough {
         let lost = asker.takes_from(&stat);
         if lost != 0 {
             let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 & !lost);
+            self.attributes_will_change(&node);
             rustix::fs::chmod(magic(&*self.nodes.place(&node)?), mode)?;
             self.attributes_changed(&node, false);
             self.mode_changed(&node);
@@ -315,6 +313,7 @@ impl Passthrough {
         } else if mode.intersects(rewrites) {
             contents.change(offset, length, work)
         } else {
+            contents.attributes_will_change();
             let result = work();
             contents.attributes_changed(true);
             result
@@ -347,5 +346,20 @@ impl Passthrough {
         }
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         Ok(rustix::fs::open(magic(place), flags, Mode::empty())?.into())
+    }
+}
+
+/// An append to a file that the kernel believes to end at `offset`. If the data goes elsewhere, the pages into which the kernel
+/// has put it are stale.
+fn place(contents: &Contents, offset: u64, data: IoBuf, fua: bool) -> Operation {
+    let length = data.len() as u64;
+    match contents.appends.begin(offset, length, contents.size()) {
+        Some(offset) => Operation::Write { offset, data, fua },
+        None => {
+            if contents.pages_are_true().is_some() && !contents.is_gone() {
+                contents.pages_are_stale();
+            }
+            Operation::Append { data, fua }
+        }
     }
 }

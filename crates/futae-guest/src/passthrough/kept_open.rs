@@ -109,6 +109,7 @@ impl Passthrough {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::passthrough::attributes::Wanted;
     use crate::passthrough::names::tests::tree_with;
     use futae_engine::{IoBuf, Operation, WriteBackOptions};
     use rustix::fs::{AtFlags, OFlags};
@@ -179,6 +180,28 @@ mod tests {
                 "found again: {is_found_again}"
             );
             assert_eq!(tree.files.count(), 0);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_kept_open_and_then_cut_has_none_of_its_dirty_data() {
+        for is_forgotten in [false, true] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let (tree, id, contents) = kept_open(directory.path());
+            if is_forgotten {
+                tree.forget_node(id, 1);
+                tree.lookup_node(1, OsStr::new(NAME)).expect("found");
+            }
+            let cut = Wanted {
+                size: Some(0),
+                ..Wanted::default()
+            };
+            tree.set_attributes(id, &cut).expect("cut");
+            // As the cache does by itself, if there is any.
+            contents.submit(Operation::Settle, Box::new(drop));
+            assert!(is_ended(&tree, id, &contents), "forgotten: {is_forgotten}");
+            let below = std::fs::read(directory.path().join(NAME)).expect("below");
+            assert_eq!(below, []);
         }
     }
 

@@ -5,6 +5,7 @@
 //! | `filesystem.rs`, `front.rs` | requests of the kernel, and their answers |
 //! | `direct.rs` | reads and writes, which may also come by a ring |
 //! | `names.rs`, `attributes.rs`, `directories.rs`, `data.rs` | the operations behind the requests |
+//! | `appends.rs` | where the data of appends goes |
 //! | `access.rs` | for what a file is opened |
 //! | `state.rs` | the state of a tree |
 //! | `node.rs`, `numbers.rs`, `way.rs` | the files that the kernel knows, their inode numbers, and how they are found again |
@@ -19,6 +20,7 @@
 //! | `weight.rs` | the memory that these tables take from the cache |
 
 mod access;
+mod appends;
 mod attributes;
 mod cached;
 mod caller;

@@ -170,6 +170,7 @@ impl Passthrough {
         let node = self.nodes.get(id)?;
         let place = self.nodes.place(&node)?;
         let directory = self.directory(parent)?;
+        self.attributes_will_change(&node);
         let flags = AtFlags::SYMLINK_FOLLOW;
         rustix::fs::linkat(rustix::fs::CWD, magic(&place), &*directory, name, flags)?;
         let known = self.nodes.lookup(parent, name)?;
@@ -184,6 +185,7 @@ impl Passthrough {
         if let Some(node) = &node {
             // Without a name, only its descriptor leads to it.
             let _ = self.nodes.place(node);
+            self.attributes_will_change(node);
         }
         rustix::fs::unlinkat(&*directory, name, flags)?;
         self.nodes.forget_name(parent, name);
@@ -208,6 +210,9 @@ impl Passthrough {
         let both = [from, to].map(|(parent, name)| self.nodes.named(parent, name));
         if let Some(replaced) = &both[1] {
             let _ = self.nodes.place(replaced);
+        }
+        for node in both.iter().flatten() {
+            self.attributes_will_change(node);
         }
         rustix::fs::renameat_with(&*old, from.1, &*new, to.1, flags)?;
         self.nodes

@@ -88,11 +88,15 @@ impl Seen {
         Ok(stat)
     }
 
-    /// Whether a stamp just read differs from the known one while no write is under way.
+    /// Whether a stamp just read differs from the known one while no write is under way, or another program's change is known.
     pub(crate) fn differs(&self, seen: &Stamp) -> bool {
-        let is_quiet = self.writes.load(Ordering::Acquire) == 0
-            && self.writes_below.load(Ordering::Acquire) == 0;
-        is_quiet && *seen != locked(&self.last).stamp
+        let is_foreign = self.is_foreign.load(Ordering::Acquire);
+        self.is_quiet() && (is_foreign || *seen != locked(&self.last).stamp)
+    }
+
+    /// Whether no write is under way, whose changes could not be told from those of other programs.
+    fn is_quiet(&self) -> bool {
+        self.writes.load(Ordering::Acquire) == 0 && self.writes_below.load(Ordering::Acquire) == 0
     }
 
     /// Whether the file differs from its last known state while no write is under way.
@@ -104,13 +108,26 @@ impl Seen {
     pub(crate) fn look(&self, place: &OwnedFd) -> Result<(), Errno> {
         let mut last = locked(&self.last);
         last.stamp = stamp_of(place)?;
+        last.touched = None;
         self.is_foreign.store(false, Ordering::Release);
         Ok(())
+    }
+
+    /// futae is about to change attributes. What another program has changed before would look like that change.
+    pub(crate) fn attributes_will_change(&self, place: &OwnedFd) {
+        let last = locked(&self.last);
+        if self.is_quiet() && stamp_of(place).is_ok_and(|now| now != last.stamp) {
+            self.is_foreign.store(true, Ordering::Release);
+        }
     }
 
     /// futae's own change of attributes: the contents are unchanged.
     pub(crate) fn attributes_changed(&self, place: &OwnedFd, times_were_set: bool) {
         let mut last = locked(&self.last);
+        if times_were_set {
+            // The next write does not have this time.
+            last.touched = None;
+        }
         if let Ok(now) = stamp_of(place)
             && (now.has_contents_of(&last.stamp) || (times_were_set && now.size == last.stamp.size))
         {
@@ -238,6 +255,59 @@ mod tests {
         assert!(!is_changed());
         write(0);
         assert!(is_changed(), "no write is under way");
+    }
+
+    #[test]
+    fn a_change_of_attributes_does_not_hide_what_others_have_changed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        let place = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).expect("opened");
+        let file = OpenOptions::new().write(true).open(&path).expect("opened");
+        for writes_back in [false, true] {
+            let seen = Seen::new(&place, writes_back).expect("a stamp");
+            let mut time = std::time::UNIX_EPOCH;
+            let mut touch = || {
+                seen.attributes_will_change(&place);
+                time += std::time::Duration::from_secs(1);
+                file.set_modified(time).expect("set");
+                seen.attributes_changed(&place, true);
+                seen.is_changed(&place).expect("attributes")
+            };
+            assert!(!touch(), "only by this");
+            let other = OpenOptions::new().write(true).open(&path).expect("opened");
+            other.write_all_at(&[1], 0).expect("written");
+            other
+                .set_modified(std::time::SystemTime::now())
+                .expect("set");
+            assert!(touch() && seen.differs_now(&place));
+            seen.look(&place).expect("attributes");
+            assert!(!touch());
+        }
+    }
+
+    #[test]
+    fn a_kept_write_has_its_own_time_after_a_time_was_set() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        let place = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).expect("opened");
+        let file = OpenOptions::new().write(true).open(&path).expect("opened");
+        let seen = Seen::new(&place, true).expect("a stamp");
+        let write = || {
+            seen.begin_write();
+            seen.end_write(Some(&place), true);
+        };
+        let long_ago = std::time::UNIX_EPOCH;
+        // Often enough that the writes of a round are within the interval in which writes share a time.
+        for _ in 0..100 {
+            write();
+            file.set_modified(long_ago).expect("set");
+            seen.attributes_changed(&place, true);
+            write();
+            let metadata = std::fs::metadata(&path).expect("there");
+            assert_ne!(metadata.modified().expect("a time"), long_ago);
+        }
     }
 
     #[test]

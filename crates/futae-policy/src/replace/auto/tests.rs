@@ -188,7 +188,11 @@ fn below_a_cache_that_asks_for_no_block_again_the_first_ones_stay() {
         let (_, best) = below_lru("exclusive(bidifilter)", slots, passes(3), first);
         let (level, hits) = below_lru("auto", slots, passes(3), first);
         assert!(best > slots as usize / 2, "{best} of {slots}");
-        assert!(10 * hits > 9 * best, "{hits} of {best}: {:?}", level.remarks());
+        assert!(
+            10 * hits > 9 * best,
+            "{hits} of {best}: {:?}",
+            level.remarks()
+        );
         let second = &level.remarks()[1];
         assert!(second.starts_with("exclusive(bidifilter"), "{second}");
     }

@@ -53,7 +53,7 @@ impl Evicted {
     }
 }
 
-/// One hit of so many requests, or fewer, are hardly any.
+/// Hits are few if they are at most one in this number of requests.
 const FEW: u64 = 200;
 /// Slots of a shadow for each request of the sample without which nothing is known.
 const KNOWN: u64 = 8;
