@@ -265,13 +265,16 @@ fn a_server_that_does_not_start_leaves_systemd_what_it_had() {
     let file = systemd.path("serve.toml");
     let before = fs::read_to_string(&file).expect("a file");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a socket");
-    let metrics = format!(
-        "metrics = \"tcp:{}\"\n",
-        taken.local_addr().expect("an address")
-    );
+    let address = format!("tcp:{}", taken.local_addr().expect("an address"));
+    let metrics = format!("metrics = \"{address}\"\n");
     fs::write(&file, metrics + &before).expect("written");
     let mut server = systemd.start(&service, &[("futae-memory", kept.as_fd())]);
-    assert!(!server.wait().status.success());
+    let ended = server.wait();
+    assert!(
+        !ended.status.success() && ended.errors.contains(&address),
+        "{}",
+        ended.errors
+    );
     let said: Vec<String> = (0..4).map(|_| systemd.hears()).collect();
     let names = |what: &str| {
         let said = said.iter().filter_map(|one| one.strip_prefix(what));

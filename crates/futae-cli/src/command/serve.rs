@@ -228,6 +228,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         flag::register_conditional_shutdown(signal, 0, Arc::clone(&is_opening))?;
     }
     descriptors::raise_limit();
+    let _starting = plan.opener.memory.starting();
     // A source may be silent for long, and until all are open, there is nothing to flush or to remove.
     let sources = plan.open()?;
     is_opening.store(false, Ordering::Release);

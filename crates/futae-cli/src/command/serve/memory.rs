@@ -95,7 +95,14 @@ impl KeptMemory {
 
     /// The server has started: from now on its memory is of use to the next one.
     pub(super) fn settle(&self) {
-        locked(&self.ledger).phase = Phase::Serving;
+        let mut ledger = locked(&self.ledger);
+        ledger.phase = Phase::Serving;
+        ledger.new.clear();
+    }
+
+    /// The server begins to start.
+    pub(super) fn starting(&self) -> Starting {
+        Starting(Arc::clone(&self.ledger))
     }
 
     /// Puts the frames of a new cache of `slots` blocks where they are to be kept. `owner` is the export that alone uses it.
@@ -121,11 +128,8 @@ impl KeptMemory {
             MemoryFile::of_file(file, &path, block_bytes, slots, heir)?.with_companion(holding)
         } else {
             let file = MemoryFile::open(&path, block_bytes, slots, heir)?;
-            let holding = Holding {
-                place: Place::File(path.clone()),
-                is_new: file.is_made(),
-                ledger: Arc::clone(&self.ledger),
-            };
+            let place = Place::File(path.clone());
+            let holding = self.holding(&mut locked(&self.ledger), place, file.is_made());
             file.with_companion(holding)
         };
         if let Some(why) = file.empty() {
@@ -180,12 +184,19 @@ impl KeptMemory {
         ledger.count += 1;
         let number = ledger.count;
         ledger.stored.insert(name.clone(), number);
-        let holding = Holding {
-            place: Place::Systemd { name, number },
-            is_new,
-            ledger: Arc::clone(&self.ledger),
-        };
+        let place = Place::Systemd { name, number };
+        let holding = self.holding(&mut ledger, place, is_new);
         Ok((file, holding))
+    }
+
+    fn holding(&self, ledger: &mut Ledger, place: Place, is_new: bool) -> Holding {
+        if is_new && matches!(ledger.phase, Phase::Starting) {
+            ledger.new.push(place.clone());
+        }
+        Holding {
+            place,
+            ledger: Arc::clone(&self.ledger),
+        }
     }
 
     /// All exports of a cache at the start are there: takes up what its memory holds of them. Returns how many blocks
@@ -228,6 +239,34 @@ struct Ledger {
     stored: HashMap<String, u64>,
     /// How often systemd was had to keep memory.
     count: u64,
+    /// The memory that was made since the server began to start, until it serves.
+    new: Vec<Place>,
+}
+
+impl Ledger {
+    /// Gives up memory that was made since the server began to start, once.
+    fn give_up_new(&mut self, place: &Place) {
+        if let Some(at) = self.new.iter().position(|new| new == place) {
+            self.new.swap_remove(at);
+            self.give_up(place);
+        }
+    }
+
+    fn give_up(&mut self, place: &Place) {
+        match place {
+            Place::File(path) => {
+                // Should this fail, the file is empty, and the next server uses it.
+                let _ = std::fs::remove_file(path);
+            }
+            Place::Systemd { name, number } => {
+                // Not the memory of a cache that has come in the place of this one.
+                if self.stored.get(name) == Some(number) {
+                    self.stored.remove(name);
+                    futae_systemd::forget(name);
+                }
+            }
+        }
+    }
 }
 
 /// How far a server is.
@@ -241,40 +280,42 @@ enum Phase {
 }
 
 /// Where the memory of a cache is.
+#[derive(Clone, PartialEq, Eq)]
 enum Place {
     File(PathBuf),
     Systemd { name: String, number: u64 },
 }
 
+/// Gives up what is new of a server that does not start. Threads may still have its caches, and end with the process only, so
+/// these do not give it up themselves.
+pub(super) struct Starting(Arc<Mutex<Ledger>>);
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let mut ledger = locked(&self.0);
+        if matches!(ledger.phase, Phase::Starting) {
+            ledger.phase = Phase::Leaving;
+            for place in std::mem::take(&mut ledger.new) {
+                ledger.give_up(&place);
+            }
+        }
+    }
+}
+
 /// The memory of a cache, dropped with it.
 struct Holding {
     place: Place,
-    is_new: bool,
     ledger: Arc<Mutex<Ledger>>,
 }
 
 impl Drop for Holding {
     fn drop(&mut self) {
         let mut ledger = locked(&self.ledger);
-        let stays = match (ledger.phase, &self.place) {
-            (Phase::Starting, _) => !self.is_new,
+        match (ledger.phase, &self.place) {
+            (Phase::Starting, place) => ledger.give_up_new(place),
             // The export may come again, and an operator who knows better can remove the file.
-            (Phase::Serving, Place::File(_)) | (Phase::Leaving, _) => true,
-            (Phase::Serving, Place::Systemd { .. }) => false,
-        };
-        match &self.place {
-            _ if stays => {}
-            Place::File(path) => {
-                // Should this fail, the file is empty, and the next server uses it.
-                let _ = std::fs::remove_file(path);
-            }
-            Place::Systemd { name, number } => {
-                // Not the memory of a cache that has come in the place of this one.
-                if ledger.stored.get(name) == Some(number) {
-                    ledger.stored.remove(name);
-                    futae_systemd::forget(name);
-                }
-            }
+            (Phase::Serving, Place::File(_)) | (Phase::Leaving, _) => {}
+            (Phase::Serving, place) => ledger.give_up(place),
         }
     }
 }
