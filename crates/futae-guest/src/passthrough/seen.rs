@@ -216,23 +216,27 @@ fn set_modified(place: &OwnedFd, (tv_sec, tv_nsec): (i64, i64)) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::magic;
     use super::{Seen, Stamp};
     use rustix::fs::{Mode, OFlags};
-    use std::fs::OpenOptions;
+    use std::fs::File;
+    use std::os::fd::{AsRawFd, OwnedFd};
     use std::os::unix::fs::FileExt;
 
     /// Enough that each of the two threads is interrupted in the middle of the other's work.
     const WRITE_BACKS: usize = 20_000;
 
+    /// A file, and its place.
+    fn lower() -> (File, OwnedFd) {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(4096).expect("made longer");
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let place = rustix::fs::open(path, OFlags::PATH, Mode::empty()).expect("opened");
+        (file, place)
+    }
+
     #[test]
     fn a_write_under_way_explains_other_times_but_not_a_smaller_size() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("file");
-        std::fs::write(&path, [0; 4096]).expect("a file");
-        let place = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).expect("opened");
-        let below = OpenOptions::new().write(true).open(&path);
-        let below = below.expect("opened for writing");
+        let (below, place) = lower();
         let seen = Seen::new(&place, false).expect("a stamp");
         let is_changed = || seen.is_changed(&place).expect("attributes");
         // As what a write changes.
@@ -259,11 +263,7 @@ mod tests {
 
     #[test]
     fn a_change_of_attributes_does_not_hide_what_others_have_changed() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("file");
-        std::fs::write(&path, [0; 4096]).expect("a file");
-        let place = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).expect("opened");
-        let file = OpenOptions::new().write(true).open(&path).expect("opened");
+        let (file, place) = lower();
         for writes_back in [false, true] {
             let seen = Seen::new(&place, writes_back).expect("a stamp");
             let mut time = std::time::UNIX_EPOCH;
@@ -275,10 +275,9 @@ mod tests {
                 seen.is_changed(&place).expect("attributes")
             };
             assert!(!touch(), "only by this");
-            let other = OpenOptions::new().write(true).open(&path).expect("opened");
-            other.write_all_at(&[1], 0).expect("written");
-            other
-                .set_modified(std::time::SystemTime::now())
+            // As another program does.
+            file.write_all_at(&[1], 0).expect("written");
+            file.set_modified(std::time::SystemTime::now())
                 .expect("set");
             assert!(touch() && seen.differs_now(&place));
             seen.look(&place).expect("attributes");
@@ -288,11 +287,7 @@ mod tests {
 
     #[test]
     fn a_kept_write_has_its_own_time_after_a_time_was_set() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("file");
-        std::fs::write(&path, [0; 4096]).expect("a file");
-        let place = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).expect("opened");
-        let file = OpenOptions::new().write(true).open(&path).expect("opened");
+        let (file, place) = lower();
         let seen = Seen::new(&place, true).expect("a stamp");
         let write = || {
             seen.begin_write();
@@ -305,19 +300,14 @@ mod tests {
             file.set_modified(long_ago).expect("set");
             seen.attributes_changed(&place, true);
             write();
-            let metadata = std::fs::metadata(&path).expect("there");
+            let metadata = file.metadata().expect("there");
             assert_ne!(metadata.modified().expect("a time"), long_ago);
         }
     }
 
     #[test]
     fn the_time_of_a_write_back_is_never_shown() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("file");
-        std::fs::write(&path, [0; 4096]).expect("a file");
-        let place = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).expect("opened");
-        let below = OpenOptions::new().write(true).open(magic(&place));
-        let below = below.expect("opened for writing");
+        let (below, place) = lower();
         let seen = Seen::new(&place, true).expect("a stamp");
         let shown = || Stamp::of(&seen.stat(&place).expect("attributes")).modified;
         let first = shown();
