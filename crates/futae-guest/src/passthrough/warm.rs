@@ -62,6 +62,7 @@ impl TreeHandle {
             Some((contents.volume(), path.into_os_string().into_string().ok()?))
         };
         let mut all: Vec<_> = tree.files.all().into_iter().filter_map(source).collect();
+        // A state file has no more.
         all.truncate(usize::from(u16::MAX));
         all
     }

@@ -20,7 +20,7 @@ pub struct TreeState {
     engine: Arc<Engine>,
     handle: Arc<TreeHandle>,
     /// Loads the blocks of an earlier mount. Until all are loaded, the file stays as that mount has saved it.
-    recalling: Option<JoinHandle<Recalled>>,
+    recalling: Option<JoinHandle<()>>,
     ends: Arc<AtomicBool>,
 }
 
@@ -44,7 +44,6 @@ impl TreeState {
             let recall = move || {
                 let recalled = handle.recall(&saved, || !ends.load(Ordering::Relaxed));
                 tell(&path, &engine, recalled);
-                recalled
             };
             thread::Builder::new()
                 .name("futae-warm".into())
@@ -83,8 +82,7 @@ impl TreeState {
     }
 
     fn is_recalling(&mut self) -> bool {
-        let is_over = |thread: &mut JoinHandle<Recalled>| thread.is_finished();
-        drop(self.recalling.take_if(is_over));
+        drop(self.recalling.take_if(|thread| thread.is_finished()));
         self.recalling.is_some()
     }
 

@@ -244,14 +244,6 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// Gives up memory that was made since the server began to start, once.
-    fn give_up_new(&mut self, place: &Place) {
-        if let Some(at) = self.new.iter().position(|new| new == place) {
-            self.new.swap_remove(at);
-            self.give_up(place);
-        }
-    }
-
     fn give_up(&mut self, place: &Place) {
         match place {
             Place::File(path) => {
@@ -280,7 +272,7 @@ enum Phase {
 }
 
 /// Where the memory of a cache is.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 enum Place {
     File(PathBuf),
     Systemd { name: String, number: u64 },
@@ -312,9 +304,10 @@ impl Drop for Holding {
     fn drop(&mut self) {
         let mut ledger = locked(&self.ledger);
         match (ledger.phase, &self.place) {
-            (Phase::Starting, place) => ledger.give_up_new(place),
+            // `Starting` gives up what is new.
+            (Phase::Starting | Phase::Leaving, _) => {}
             // The export may come again, and an operator who knows better can remove the file.
-            (Phase::Serving, Place::File(_)) | (Phase::Leaving, _) => {}
+            (Phase::Serving, Place::File(_)) => {}
             (Phase::Serving, place) => ledger.give_up(place),
         }
     }

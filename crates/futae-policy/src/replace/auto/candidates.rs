@@ -51,6 +51,6 @@ pub fn below_one_timers() -> Option<usize> {
 }
 
 fn nth_below(at: usize) -> Option<usize> {
-    let candidate = || marked(Trait::Candidate).count() + at;
-    below().nth(at).map(|_| candidate())
+    let is_there = below().nth(at).is_some();
+    is_there.then(|| marked(Trait::Candidate).count() + at)
 }

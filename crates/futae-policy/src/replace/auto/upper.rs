@@ -68,7 +68,7 @@ struct Filling {
 /// What the upper cache has reported.
 pub struct Upper {
     evictions: u64,
-    /// Until it has evicted as many blocks as the cache has slots.
+    /// From when it is known to report them until it has evicted as many blocks as the cache has slots.
     filling: Option<Filling>,
     /// Requests since the first eviction.
     requests: u64,
@@ -92,7 +92,7 @@ impl Upper {
             slots,
             salt,
             evictions: 0,
-            filling: Some(Filling::default()),
+            filling: None,
             requests: 0,
             evictions_min: u64::from(slots / 64).clamp(4, 16),
             reports: false,
@@ -118,6 +118,7 @@ impl Upper {
         self.reports =
             self.evictions >= self.evictions_min && self.evictions * REQUESTS_MAX >= self.requests;
         if self.reports {
+            self.filling = Some(Filling::default());
             self.evicted = Some(Evicted::new(self.slots, self.salt));
         }
         self.reports
@@ -126,14 +127,14 @@ impl Upper {
     /// Takes note of a request of the sample whose hit counts.
     #[inline]
     pub fn note_counted(&mut self, is_hit: bool) {
-        if let Some(filling) = self.filling.as_mut().filter(|_| self.reports) {
+        if let Some(filling) = &mut self.filling {
             filling.requests += 1;
             filling.hits += u64::from(is_hit);
         }
     }
 
     /// Whether it has just evicted as many blocks as the cache has slots, and asked for hardly any of them again. A shadow has
-    /// `slots`. Until then all orders of evicted blocks have held the same, so a change costs nothing.
+    /// `slots`. Until then all orders of evicted blocks hold nearly the same, so a change costs hardly anything.
     #[inline]
     pub fn has_filled_with_one_timers(&mut self, slots: u32) -> bool {
         if self.filling.is_none() || self.evictions < u64::from(self.slots) {
