@@ -9,6 +9,7 @@
 
 mod access;
 mod block;
+mod card;
 mod costs;
 mod counters;
 mod decision;
@@ -27,6 +28,7 @@ mod traits;
 
 pub use access::{Access, AccessKind, Class};
 pub use block::{BlockId, Slot, VolumeId};
+pub use card::{Card, Parameter};
 pub use costs::{BlockCost, StoreCosts};
 pub use counters::Counters;
 pub use decision::{Decision, DecisionError, LOADED, Verdict, policy_line, policy_of_line};
@@ -37,7 +39,7 @@ pub use index::{DenseIndex, HashIndex, Index};
 pub use level::{Level, Outcome, Victim};
 pub use policy::{Admission, Departure, Policy};
 pub use prng::{Prng, mixed};
-pub use registry::{Card, Kind, Shape, Visit, build, cards, visit};
+pub use registry::{Kind, Shape, Visit, build, cards, visit};
 pub use spec::{Argument, Arguments, PolicySpec, SpecError, split_policies};
 pub use traits::Trait;
 

@@ -1,10 +1,10 @@
 //! Every policy by name, with its traits. A new policy is one file in `replace/` and one line here;
 //! its module, its name on every command line, its card and its contract test follow from that line.
 
+use crate::card::Card;
 use crate::external;
 use crate::replace;
 use crate::{Arguments, PolicySpec, RegisteredPolicy, SpecError, Trait};
-use serde::{Serialize, Serializer};
 
 /// The parameters for building a policy.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +118,16 @@ macro_rules! policies {
             }
         }
 
-        #[cfg(test)]
+        /// The card of every policy, in the order of the registry.
+#[must_use]
+pub fn cards() -> Vec<Card> {
+    Kind::ALL
+        .iter()
+        .map(|kind| Card::parse(kind.name(), kind.source_text()))
+        .collect()
+}
+
+#[cfg(test)]
         mod contract {
             $(mod $module {
                 #[test]
@@ -228,122 +237,6 @@ fn likeness(a: &str, b: &str) -> f64 {
     strsim::jaro_winkler(a, b).max(if slip { 0.9 } else { 0.0 })
 }
 
-/// The card: the content of the comment at the top of a policy's file. Serialised, it has the keys
-/// name, summary, source, cost, deviations and parameters; each parameter has name, default and
-/// meaning.
-#[derive(Clone, Debug)]
-pub struct Card {
-    /// The name on command lines.
-    pub name: &'static str,
-    /// One sentence.
-    pub summary: String,
-    /// The other headings with their text: Source, Picture, Transitions, Parameters, Deviations,
-    /// Cost, and for some policies libCacheSim: why its counts (0.3.5) differ.
-    pub sections: Vec<(String, String)>,
-}
-
-impl Card {
-    /// The headings that every card has.
-    pub const HEADINGS: [&'static str; 6] = [
-        "Source",
-        "Picture",
-        "Transitions",
-        "Parameters",
-        "Deviations",
-        "Cost",
-    ];
-
-    /// The text under `heading`.
-    #[must_use]
-    pub fn section(&self, heading: &str) -> Option<&str> {
-        self.sections
-            .iter()
-            .find(|(name, _)| name == heading)
-            .map(|(_, text)| text.as_str())
-    }
-
-    /// Parameter names and defaults, from the lines `key default: meaning`.
-    #[must_use]
-    pub fn parameters(&self) -> Vec<(&str, &str, &str)> {
-        let lines = self.section("Parameters").unwrap_or("").lines();
-        lines
-            .filter_map(|line| {
-                let (head, meaning) = line.split_once(':')?;
-                let (key, default) = head.trim().split_once(' ')?;
-                Some((key, default.trim(), meaning.trim()))
-            })
-            .collect()
-    }
-
-    fn parse(name: &'static str, source_text: &str) -> Self {
-        let lines = source_text
-            .lines()
-            .map_while(|line| line.strip_prefix("//!"));
-        let (mut summary, mut sections) = (String::new(), Vec::<(String, String)>::new());
-        for line in lines.map(str::trim) {
-            if let Some(heading) = line.strip_prefix("# ") {
-                sections.push((heading.trim().to_owned(), String::new()));
-                continue;
-            }
-            let text = sections.last_mut().map_or(&mut summary, |(_, text)| text);
-            if !text.is_empty() && !line.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(line);
-        }
-        Self {
-            name,
-            summary: summary.replace('\n', " "),
-            sections,
-        }
-    }
-}
-
-impl Serialize for Card {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Parameter<'a> {
-            name: &'a str,
-            default: &'a str,
-            meaning: &'a str,
-        }
-        #[derive(Serialize)]
-        struct Shown<'a> {
-            name: &'a str,
-            summary: &'a str,
-            source: Option<&'a str>,
-            cost: Option<&'a str>,
-            deviations: Option<&'a str>,
-            parameters: Vec<Parameter<'a>>,
-        }
-        let parameters = self.parameters().into_iter();
-        let shown = Shown {
-            name: self.name,
-            summary: &self.summary,
-            source: self.section("Source"),
-            cost: self.section("Cost"),
-            deviations: self.section("Deviations"),
-            parameters: parameters
-                .map(|(name, default, meaning)| Parameter {
-                    name,
-                    default,
-                    meaning,
-                })
-                .collect(),
-        };
-        shown.serialize(serializer)
-    }
-}
-
-/// The card of every policy, in the order of the registry.
-#[must_use]
-pub fn cards() -> Vec<Card> {
-    Kind::ALL
-        .iter()
-        .map(|kind| Card::parse(kind.name(), kind.source_text()))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,7 +276,8 @@ mod tests {
                 let text = card.section(heading).unwrap_or("");
                 assert!(!text.is_empty(), "{}: no text under # {heading}", card.name);
             }
-            for (key, default, _) in card.parameters() {
+            for parameter in card.parameters() {
+                let (key, default) = (parameter.name, parameter.default);
                 let text = format!("{}({key}={default})", card.name);
                 let spec: PolicySpec = text.parse().expect("valid");
                 build(&spec, &SHAPE)

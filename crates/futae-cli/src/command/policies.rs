@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use crate::save::print;
-use std::fmt::Write;
+
+/// Width of the output.
+const COLUMNS: usize = 96;
 
 /// List every policy: name, source, parameters and defaults
 #[derive(clap::Args)]
@@ -37,18 +39,48 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let mut out = String::new();
     for card in &cards {
-        writeln!(out, "{:<14} {}", card.name, card.summary)?;
+        out += &format!("{}\n", card.name);
+        fill(&mut out, "  ", &card.summary);
         let sections: &[&str] = if args.name.is_some() {
             &futae_policy::Card::HEADINGS
         } else {
             &["Source", "Parameters"]
         };
         for heading in sections {
-            let text = card.section(heading).unwrap_or("");
-            let indented = text.replace('\n', "\n                 ");
-            writeln!(out, "               {heading}: {indented}")?;
+            let parts = card.parts(heading);
+            let [only] = &parts[..] else {
+                out += &format!("  {heading}:\n");
+                for part in &parts {
+                    fill(&mut out, "    - ", part);
+                }
+                continue;
+            };
+            fill(&mut out, "  ", &format!("{heading}: {only}"));
         }
-        writeln!(out)?;
+        out.push('\n');
     }
     print(&out)
+}
+
+/// Appends text in lines of at most [`COLUMNS`], the first one behind `start` and the others indented as far.
+fn fill(out: &mut String, start: &str, text: &str) {
+    let mut column = start.chars().count();
+    out.push_str(start);
+    let indent = " ".repeat(column);
+    let mut is_first = true;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if !is_first && column + 1 + length > COLUMNS {
+            out.push('\n');
+            out.push_str(&indent);
+            column = indent.len();
+        } else if !is_first {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+        is_first = false;
+    }
+    out.push('\n');
 }

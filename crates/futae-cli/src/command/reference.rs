@@ -75,6 +75,9 @@ fn policies(cards: &[Card]) -> String {
          `2q(k_in=0.3)`, or around another policy `directory(cost(exclusive))`. `futae policies NAME` \
          prints one of these cards. How they behave beside other simulators is in \
          [what each paper found here](../explanation/papers.md#policies-beside-other-simulators).\n\n\
+         A *slot* holds one block. A *use* is a miss or a hit of a block. A *ghost entry*, or *ghost*, remembers a block that is not \
+         resident. *Demotion* and *notice* are messages from the level above about a block that it evicted, with and without the \
+         block's data. In a picture, `[ ]` holds resident blocks, `( )` ghosts. A parameter stands before its default.\n\n\
          | policy | rule |\n| --- | --- |\n"
     );
     for card in cards {
@@ -89,14 +92,17 @@ fn policies(cards: &[Card]) -> String {
             format_args!("\n## {}\n\n{}\n", card.name, card.summary),
         );
         for heading in Card::HEADINGS {
-            let text = card.section(heading).unwrap_or("");
-            if heading == "Picture" {
-                line(&mut page, format_args!("\n```text\n{text}\n```\n"));
-            } else {
-                line(
+            let parts = card.parts(heading);
+            match &parts[..] {
+                _ if heading == "Picture" => {
+                    let text = card.section(heading).unwrap_or("");
+                    line(&mut page, format_args!("\n```text\n{text}\n```\n"));
+                }
+                [only] => line(&mut page, format_args!("- **{heading}**: {only}")),
+                _ => line(
                     &mut page,
-                    format_args!("- **{heading}**: {}", text.replace('\n', "\n  ")),
-                );
+                    format_args!("- **{heading}**:\n  - {}", parts.join("\n  - ")),
+                ),
             }
         }
     }

@@ -1,18 +1,19 @@
-//! ARC: recency and frequency in two lists whose shares follow what was given up too early.
+//! ARC: two lists, for recency and for frequency; requests for blocks that were evicted recently change the
+//! size of each.
 //!
 //! # Source
 //! Megiddo and Modha, "ARC: a self-tuning, low overhead replacement cache", FAST 2003, figure 4.
 //! # Picture
-//! ( B1 names ) ← [ T1: asked for once ] ← new; hit → [ T2: more than once ] → ( B2 names )
+//! ( B1 ghosts ) ← [ T1: requested once ] ← new; hit → [ T2: requested more than once ] → ( B2 ghosts )
 //! # Transitions
-//! hit: to the recent end of T2 | miss, name in B1: p grows, to T2 | name in B2: p shrinks, to T2
-//! | miss: to T1 | victim: the oldest of T1 while T1 is larger than its target p, else of T2
+//! hit: to the MRU end of T2 | miss, in B1: p grows, to T2 | miss, in B2: p shrinks, to T2 | other miss: to
+//! T1 | victim: the LRU block of T1 while T1 is larger than its target p, else of T2
 //! # Parameters
-//! none: p, the target for T1, tunes itself
+//! none; the target p of T1 adapts
 //! # Deviations
 //! none; p is a real number, as in the paper
 //! # Cost
-//! O(1) an access; 22 bytes a slot, about 28 a name, at most as many names as slots
+//! O(1) per access; 22 bytes per slot, about 28 per ghost entry, at most as many ghost entries as slots
 
 use crate::structures::{GhostLists, LogQueues, MissNote, Table};
 use crate::{

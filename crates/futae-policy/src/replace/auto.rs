@@ -1,44 +1,41 @@
-//! Automatic choice: candidates run as sampled shadow caches on the same requests, the one that hits most is rehearsed on
-//! all slots, and the cache then holds what it would hold.
+//! Automatic choice: runs several policies on a sample of the requests, and follows the one with the most
+//! hits.
 //!
 //! # Source
-//! Shadow caches after Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC construction with SHARDS", FAST 2015,
-//! and Waldspurger, Saemundsson, Ahmad and Park, "Cache modeling and optimization using miniature simulations", ATC
-//! 2017; the choice among them, the rehearsal and the imitation are futae's own.
+//! Shadow caches after Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC construction with SHARDS",
+//! FAST 2015, and Waldspurger, Saemundsson, Ahmad and Park, "Cache modeling and optimization using
+//! miniature simulations", ATC 2017; the choice among them, the rehearsal and the imitation are futae's
+//! own. docs/explanation/auto.md describes all of it
 //! # Picture
-//! request → policy in force, over the slots of the cache; after a change → leader, a level of all slots under the new order → the cache
-//! admits what the leader admits; victim ← a block that the leader does not hold | request → rehearsal, a level of all slots under
-//! another candidate | hashed sample of requests → shadow of each candidate → scores
+//! request → active policy, over the slots of the cache | hashed sample of the requests → a shadow of each
+//! candidate → scores → the best one is rehearsed with all slots, without data → ahead of the cache:
+//! active; victim ← a block that it would not hold
 //! # Transitions
-//! hit, miss, demotion, notice: as the order in force decides, and before it each shadow if the block is of the sample, and the
-//! rehearsal | until the first eviction the sample also goes to caches with a quarter of the shadows' slots, under the first
-//! order and the candidates that may open: the one that leads there by a deviation of chance and 2 hits is in force when the
-//! cache is full, unless the last 128th of it filled 8 times as fast as the mean | each 64 requests of the sample a candidate's
-//! score is its hits, which decay over `memory` requests for each slot | the candidate with the highest score is ahead of the
-//! order in force by `lead`, and by 2 deviations of chance for each rehearsal that came to nothing, at most 6: it is rehearsed,
-//! beginning with the blocks of the cache | the rehearsal has more hits than the cache, by `lead`, 8 and 2 deviations of chance
-//! at least, over about 2 requests for each slot, and after the first change by a 20th of the blocks of the cache that it does
-//! not hold: its level is the leader from now on; if that does not come about within 4 requests for each slot, or 16 if its score
-//! is the highest, the rehearsal ends, and the candidate's next one needs twice the lead, and may last twice as long if its score
-//! is the highest, at most 128 | the cache is behind the shadow of its own order by 6 deviations: candidates are compared with
-//! the cache itself | the cache above has reported 4 to 16 evictions: `exclusive(lfu)` leads, hits of writes count only if that
-//! cache had evicted the block since it last asked for it, and leads are 25 times as long | that cache has evicted as many blocks
-//! as there are slots, and at most one of 200 requests hit meanwhile: `exclusive(bidifilter)` leads in its place | a cache whose shadows have all of its
-//! slots needs no rehearsal, and after the first change a lead of 0.35 hits for each of its blocks that the candidate does not
-//! hold, twice that on the way back | after a change blocks that the new leader does not hold go first, and what it holds and the
-//! cache does not is fetched when it is asked for | cache and leader hold the same: the leader's policy orders the cache itself
+//! hit, miss, demotion, notice: as the active policy decides; each shadow sees the accesses of the sample,
+//! and a rehearsal all | full for the first time: of the first policy and the candidates that may open, the
+//! one with the most hits in a quarter of a shadow's slots is active | each 64 requests of the sample:
+//! scores are compared, and a candidate that is ahead of the active policy by `lead` is rehearsed | the
+//! rehearsal is ahead of the cache by `lead`, by 8 hits, by 2 standard deviations of chance, and after the
+//! first change by one hit per 20 blocks that differ: it is active | it is not so in time: it ends, and its
+//! candidate needs twice the lead next time | after a change: a block that the active policy would not hold
+//! is evicted first, and one that it would hold and the cache does not is fetched at its next request | the
+//! cache above has reported 4 to 16 evictions: `exclusive(lfu)` is active, and other candidates need 25
+//! times the lead | that cache has evicted as many blocks as there are slots, with at most one hit in 200
+//! requests: `exclusive(bidifilter)` is active | the shadows have all slots: no rehearsals; a change needs
+//! 0.35 hits per block that differs, twice that on the way back
 //! # Parameters
-//! memory 20: requests for each slot over which hits are compared
-//! lead 0.002: more hits that a candidate must have, for each slot
+//! memory 20: requests per slot over which hits are compared
+//! lead 0.002: hits per slot by which a candidate must be ahead
 //! # Deviations
-//! none of a published rule. Candidates are the policies that the registry marks so, the first of them in force at the
-//! start and another, which differs from it most, rehearsed at the start; those that live on demotions, of which two have an inner
-//! order, count only below a cache that says what it evicts. A shadow has a 256th of the slots, and 1,024 at least, or all of a smaller cache. The settings were found
-//! on the traces by which lab/results judges them
+//! none of a published rule. The registry marks the candidates. The first one is active at the start, and a
+//! second one is rehearsed at the start. Candidates that need demotions, of which two have an inner policy,
+//! count only below a cache that reports evictions. A shadow has a 256th of the slots, at least 1,024, or
+//! all of a smaller cache. The settings were found on the traces by which lab/results judges them
 //! # Cost
-//! that of the order in force, once more while another is rehearsed, and of each candidate for the requests of the sample; 48
-//! bytes a slot, about 100 more while another is rehearsed, 8 to 16 more below a cache that reports its evictions, and shadows of at
-//! most a 256th of the slots with about 100 bytes a block and candidate
+//! that of the active policy, once more during a rehearsal, and that of each candidate for the requests of
+//! the sample; 48 bytes per slot, about 100 more during a rehearsal, 8 to 16 more below a cache that
+//! reports evictions, and shadows of at most a 256th of the slots with about 100 bytes per block and
+//! candidate
 
 mod agreed;
 mod candidates;

@@ -1,26 +1,31 @@
-//! BiDiFilter, its lower level: what was demoted is kept only if it is asked for more often than what would go for it.
+//! BiDiFilter, its lower level: keeps a demoted block only if it was requested more often than the block
+//! that it would replace.
 //!
 //! # Source
-//! Eytan and Friedman, "Multilevel bidirectional cache filter", arXiv 2206.13367, 2022. Only its abstract and
-//! introduction were at hand; followed is the authors' program (github.com/ohadeytan/caffeine, BidiTinyLfuPolicy)
+//! Eytan and Friedman, "Multilevel bidirectional cache filter", arXiv 2206.13367, 2022. Only its abstract
+//! and introduction were at hand; followed is the authors' program (github.com/ohadeytan/caffeine,
+//! BidiTinyLfuPolicy)
 //! # Picture
-//! victim ← [ promoted, latest first ] then [ probationary, lru ] ← demotion, if it beats the oldest there;
-//! hit, more often asked for than what the level above gave up last → promoted; other hit → [ protected, lru ]
+//! victim ← [ promoted, latest first ] then [ probationary, LRU ] ← demotion, if requested more often than
+//! the LRU block there; hit, requested more often than the last demoted block → promoted; other hit → [
+//! protected, LRU ]
 //! # Transitions
-//! read, write: counted in a sketch | hit, estimate above that of the block demoted last: promoted, next victim,
-//! since the level above holds it now | other hit: to protected, whose oldest moves to probationary if there are
-//! too many | miss: served, not kept | demotion, notice: in if there is room or a promoted block, or if its
-//! estimate is above that of the oldest in probationary, which then goes; of a promoted block: to probationary
+//! read, write: counted in a sketch | hit, count above that of the last demoted block: promoted, the next
+//! victim, because the level above has it now | other hit: to protected; if that is over its share, its LRU
+//! block moves to probationary | miss: served, not kept | demotion, notice: placed if there is a free slot
+//! or a promoted block, or if its count is above that of the LRU block of probationary, which is then
+//! evicted | demotion of a promoted block: to probationary
 //! # Parameters
-//! protected 0.8: share of the slots for the protected segment, rounded down (as the authors' program)
+//! protected 0.8: share of the slots for the protected segment, rounded down (as in the authors' program)
 //! # Deviations
-//! the paper's filter governs both levels with one sketch. Here this level decides by itself: its sketch counts
-//! what it is asked for, so it does not see the hits above. Whether a block is promoted the paper decides by
-//! comparison with the upper level's next victim; here the block that was demoted last stands for that. The
-//! level above keeps what it reads in any case, so a block that is not promoted is in both levels for a time, and
-//! its demotion then finds it here. The window and the veterans of the paper's upper level are a policy of that level
+//! the paper's filter decides for both levels with one sketch. Here this level decides alone: its sketch
+//! counts the requests that reach it, so hits above are not counted. To decide on a promotion, the paper
+//! compares a block with the upper level's next victim; here the last demoted block stands for that victim.
+//! The level above keeps what it reads in any case. So a block that is not promoted is in both levels for a
+//! time, and its demotion then finds it here. The window and the veterans of the paper's upper level would
+//! be a policy of that level
 //! # Cost
-//! O(1) an access; 17 bytes a slot and 8 to 16 for the sketch
+//! O(1) per access; 17 bytes per slot and 8 to 16 for the sketch
 
 use crate::structures::{Queues, Sketch, Table};
 use crate::{

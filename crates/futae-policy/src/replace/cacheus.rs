@@ -1,29 +1,33 @@
-//! Cacheus: an LRU that resists scans or an LFU that resists churn, by lot, with chances and a learning rate that adapt.
+//! Cacheus: evicts by an LRU that resists scans or an LFU that resists churn, at random, with probabilities
+//! and a learning rate that adapt.
 //!
 //! # Source
-//! Rodriguez, Yusuf, Lyons, Paz, Rangaswami, Liu, Zhao and Narasimhan, "Learning cache replacement with Cacheus",
-//! FAST 2021 (SR-LRU and CR-LFU). The paper was not at hand in full; followed is the authors' program
-//! (github.com/sylab/cacheus, code/algs/cacheus.py)
+//! Rodriguez, Yusuf, Lyons, Paz, Rangaswami, Liu, Zhao and Narasimhan, "Learning cache replacement with
+//! Cacheus", FAST 2021 (SR-LRU and CR-LFU). The paper was not at hand in full; followed is the authors'
+//! program (github.com/sylab/cacheus, code/algs/cacheus.py)
 //! # Picture
-//! new → [ Q, lru ] → hit → [ S, lru ] → too many: demoted to Q | victim ← by lot: oldest of Q, its name to
-//! ( H_LRU ) | least often used, among equals the latest → ( H_LFU ) | both are the same block → no name
+//! new → [ Q, LRU ] → hit → [ S, LRU ] → S full: demoted to Q | victim ← at random: LRU block of Q → ghost
+//! entry in ( H_LRU ) | least frequently used, of equal ones the latest → in ( H_LFU ) | both are the same
+//! block → no ghost entry
 //! # Transitions
-//! hit in S: most recent, one use more | hit in Q: to S, whose oldest is demoted if S is full; if it was a demoted
-//! block, S grows | miss, name in H_LRU: to S, LRU loses weight, and if the block was new when it left, Q grows |
-//! name in H_LFU: to S, LFU loses weight | miss: to Q as new (while the cache is filling, to S as long as nobody
-//! is in Q) | after as many accesses as there are slots: the learning rate goes on in the direction in which
-//! hits rose, starts again after ten periods without
+//! hit in S: most recent, count + 1 | hit in Q: to S, whose LRU block is demoted if S is full; if the block
+//! was a demoted one, S grows | miss, in H_LRU: to S, LRU loses weight, and if the block was new at its
+//! eviction, Q grows | miss, in H_LFU: to S, LFU loses weight | other miss: to Q as new (while the cache is
+//! filling, to S as long as Q is empty) | after as many accesses as there are slots: the learning rate
+//! changes further in the direction in which hits rose, and is reset after ten periods without a rise
 //! # Parameters
-//! new_share 0.01: share of the slots for Q at first, rounded, at least 1 (as the authors' program)
+//! new_share 0.01: initial share of the slots for Q, rounded, at least 1 (as in the authors' program)
 //! # Deviations
-//! the lot for the next victim is drawn when the one before it leaves, so that `order` can name it. A block that
-//! comes back by its name has the uses it left with, this one not counted, as in the authors' program
+//! the random choice of the next victim is made when the previous one is evicted, so that `order` can name
+//! it. A block with a ghost entry returns with the count that it had at its eviction, without this use, as
+//! in the authors' program
 //! # libCacheSim
-//! libCacheSim draws other lots, draws the learning rate by lot at first, and adapts it by a hit ratio in whole numbers, which
-//! is 0; on a loop it hits nothing, where the authors' program keeps a part of the loop
+//! libCacheSim has other random numbers, an initial learning rate at random, and adapts it by a hit ratio
+//! in whole numbers, which is 0; on a loop it hits nothing, where the authors' program keeps a part of the
+//! loop
 //! # Cost
-//! O(1) an access, but for as many steps as there are different lower counts when a block comes back; 35 bytes a
-//! slot, about 40 a name, at most as many names as slots
+//! O(1) per access, but for a returning block as many steps as there are distinct lower counts; 35 bytes
+//! per slot, about 40 per ghost entry, at most as many ghost entries as slots
 
 use crate::structures::{Counts, Ghosts, LogQueues, MissNote, Table};
 use crate::{

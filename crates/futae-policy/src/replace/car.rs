@@ -1,19 +1,20 @@
-//! CAR: ARC with clocks in the place of lists, so that a hit only sets a mark.
+//! CAR: ARC with clocks in place of lists, so that a hit only sets a mark.
 //!
 //! # Source
 //! Bansal and Modha, "CAR: clock with adaptive replacement", FAST 2004, figure 2.
 //! # Picture
-//! ( B1 names ) ← [ T1: clock ] ← new; marked → [ T2: clock ] → ( B2 names )
+//! ( B1 ghosts ) ← [ T1: clock ] ← new; marked → [ T2: clock ] → ( B2 ghosts )
 //! # Transitions
-//! hit: mark | miss, name in B1: p grows, to T2 | name in B2: p shrinks, to T2 | miss: to T1 |
-//! victim: from T1 while it has its target p or more, else from T2: its oldest, if not marked; a
-//! marked one goes, mark off, to the end of T2
+//! hit: marked | miss, in B1: p grows, to T2 | miss, in B2: p shrinks, to T2 | other miss: to T1 | victim:
+//! from T1 while it has its target p or more, else from T2: the oldest block that is not marked; marked
+//! ones passed on the way move to the end of T2, mark cleared
 //! # Parameters
-//! none: p, the target for T1, tunes itself
+//! none; the target p of T1 adapts
 //! # Deviations
 //! none; p is a real number, as in the paper
 //! # Cost
-//! O(1) an access, amortised; 23 bytes a slot, about 28 a name, at most as many names as slots
+//! O(1) per access, amortised; 23 bytes per slot, about 28 per ghost entry, at most as many ghost entries
+//! as slots
 
 use crate::policy::order_by_evicting;
 use crate::structures::{GhostLists, LogQueues, Table};

@@ -1,19 +1,20 @@
-//! Clock: a hand goes round; a block that was used since the hand last passed is spared once.
+//! Clock: a hand passes over the blocks; a block that was used since the hand last passed is kept for
+//! another round.
 //!
 //! # Source
-//! Corbató, "A paging experiment with the Multics system", 1968; with more than one bit, the
-//! generalised clock of Smith, ACM TODS 3(3), 1978.
+//! Corbató, "A paging experiment with the Multics system", 1968; with more than one bit, the generalised
+//! clock of Smith, ACM TODS 3(3), 1978.
 //! # Picture
-//! ring of slots, each with a mark; hand → marked: take one off, go on | unmarked: victim
+//! ring of slots, each with a mark; hand → mark > 0: mark − 1, next slot | mark = 0: victim
 //! # Transitions
-//! hit: mark | miss: in at the place of the victim, unmarked, behind the hand
+//! hit: mark + 1 | miss: placed where the victim was, with mark 0, behind the hand
 //! # Parameters
-//! bits 1: width of a mark, 1 to 6; a hit raises it, the hand lowers it
+//! bits 1: width of a mark in bits, 1 to 6
 //! # Deviations
-//! a newcomer is unmarked: its first use is the miss itself. A block that fills a slot freed by
-//! something else than the hand stands where that slot is, not behind the hand
+//! a new block has mark 0: its first use is the miss itself. A block that fills a slot which the hand did
+//! not free stays where that slot is, not behind the hand
 //! # Cost
-//! O(1) an access, amortised; 1 byte a slot
+//! O(1) per access, amortised; 1 byte per slot
 
 use crate::structures::Ring;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};

@@ -1,30 +1,32 @@
-//! Clock2Q+: S3-FIFO with a window in which a new block's uses do not count, since they are one use in several pieces.
+//! Clock2Q+: S3-FIFO with a window in which uses of a new block do not count, because they belong to one
+//! access in several parts.
 //!
 //! # Source
 //! Zhai, Marthen, Balivada, Bojji, Knauft, Rohilla, Zuo, Liu, Austruy, Wang and Yang, "Clock2Q+: a simple
-//! and efficient replacement algorithm for metadata cache in VMware vSAN", arXiv 2511.21958, 2025, section 3.4.
-//! Followed from its abstract and from what others state of sections 2 to 5; where these leave a choice, the
-//! behaviour of the first authors' implementation in libCacheSim
+//! and efficient replacement algorithm for metadata cache in VMware vSAN", arXiv 2511.21958, 2025, section
+//! 3.4. Followed from its abstract and from what others state of sections 2 to 5; where these leave a
+//! choice, the behaviour of the first authors' implementation in libCacheSim
 //! # Picture
-//! new → [ small, fifo: window | old part ] → used in the old part: [ main, clock ] → out;
-//! else name to ( ghost ), asked for again by name → main
+//! new → [ small, FIFO: window | old part ] → used in the old part: [ main, clock ] → evicted; else ghost
+//! entry in ( ghost ), requested again → main
 //! # Transitions
-//! hit in main, or in the old part of small: marked | hit in the window: nothing | miss, name in ghost: to
-//! main | miss: to small | victim, main over its share or small empty: the oldest of main without a mark,
-//! marked ones go round without it; else the oldest of small without a mark, marked ones move to main
+//! hit in main, or in the old part of small: marked | hit in the window: nothing | miss, in ghost: to main
+//! | other miss: to small | victim, main over its share or small empty: the oldest of main without a mark;
+//! marked ones are reinserted, mark cleared | other victim: the oldest of small without a mark; marked ones
+//! move to main
 //! # Parameters
 //! small 0.1: share of the slots for the small queue, rounded down, at least 1
-//! ghost 0.5: names as a share of the slots, rounded down
-//! window 0.5: share of the small queue's slots that must have come to it after a block before its uses count
-//! fill_main true: while nothing was evicted yet, place in main what small has no share for
+//! ghost 0.5: ghost entries as a share of the slots, rounded down
+//! window 0.5: share of the small queue's slots that must be filled after a block before its uses count
+//! fill_main true: until the first eviction, place in main what exceeds the share of small
 //! # Deviations
-//! one block goes for one that comes, so main can be over its share for a time, as in libCacheSim. Skipping dirty
-//! blocks and the limit on how far the clock's hand goes (sections 4.1 and 5.5) are left out
+//! each miss evicts one block, so main can exceed its share for a time, as in libCacheSim. The skipping of
+//! dirty blocks and the limit on the steps of the clock's hand (sections 4.1 and 5.5) are left out
 //! # libCacheSim
-//! libCacheSim remembers names for 0.9 of the slots, the paper for half of them; `clock2q-plus(ghost=0.9)` has
-//! the same counts
+//! libCacheSim has ghost entries for 0.9 of the slots, the paper for half of them;
+//! `clock2q-plus(ghost=0.9)` has the same counts
 //! # Cost
-//! O(1) an access, amortised; 31 bytes a slot, about 28 a name
+//! O(1) per access, amortised; 31 bytes per slot, about 28 per ghost entry
 
 use crate::policy::order_by_evicting;
 use crate::structures::{Ghosts, LogQueues, MissNote, Table};

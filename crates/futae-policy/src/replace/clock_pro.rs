@@ -1,29 +1,32 @@
-//! CLOCK-Pro: LIRS as a clock; a block is hot if it was used twice within the time in which the oldest hot one was not.
+//! CLOCK-Pro: LIRS as a clock; a block is hot if it was used twice within the time since the last use of
+//! the oldest hot block.
 //!
 //! # Source
 //! Jiang, Chen and Zhang, "CLOCK-Pro: an effective improvement of the CLOCK replacement", USENIX ATC 2005,
-//! section 3. The paper itself was not at hand; followed are its sentences as other implementations quote them
-//! (Caffeine's simulator above all)
+//! section 3. The paper itself was not at hand; followed are its sentences as other implementations quote
+//! them (Caffeine's simulator above all)
 //! # Picture
-//! one circle of hot blocks, cold blocks and names of cold blocks that left, and three hands. new → cold, in
-//! its test period, behind the hot hand; victim ← cold hand; marked in its test period → hot
+//! one circle of hot blocks, cold blocks and ghosts of cold blocks, and three hands; new → cold, in its
+//! test period, behind the hot hand; victim ← cold hand; marked in its test period → hot
 //! # Transitions
-//! hit: marked | miss, name in the circle: hot, behind the hot hand | miss: cold, in a test period, behind the
-//! hot hand | cold hand, at a cold block without a mark: the victim, whose name stays for the rest of its test
-//! period; with a mark: hot if in its test period, else a new one; behind the hot hand | hot hand, when there
-//! are too many hot blocks: takes marks of hot ones away and ends test periods, until it finds a hot one
-//! without a mark, now cold | test hand, when there are more names than slots: ends test periods
+//! hit: marked | miss, ghost in the circle: hot, behind the hot hand | other miss: cold, in a test period,
+//! behind the hot hand | cold hand, at a cold block without a mark: the victim, which stays as a ghost for
+//! the rest of its test period | cold hand, at one with a mark: hot if in its test period, else in a new
+//! test period; behind the hot hand | hot hand, when there are too many hot blocks: clears marks of hot
+//! blocks and ends test periods, until it finds a hot block without a mark, which becomes cold | test hand,
+//! when there are more ghosts than slots: ends test periods
 //! # Parameters
-//! cold 0.01: share of the slots for cold blocks at first, and at least, but for one slot
+//! cold 0.01: initial and least share of the slots for cold blocks, but at least one slot
 //! # Deviations
-//! a test period adds one to the share of cold blocks if the block was used in it, and takes one away if not; a
-//! block of which nobody knows yet (one that is marked when its period ends) counts as used, as in Caffeine. While
-//! the cache is filling, blocks are hot as long as hot ones have room, as in LIRS
+//! when a test period ends, the share of cold blocks grows by one if the block was used in it, and else
+//! shrinks by one; a block that is marked when its period ends counts as used, as in Caffeine. While the
+//! cache is filling, blocks are hot as long as there is room for hot ones, as in LIRS
 //! # libCacheSim
-//! libCacheSim 0.3.5 declines new blocks while there are as many cold ones as may be, half of the slots as its Python
-//! package sets it, and so never evicts, and no block becomes hot: its counts are those of `fix` with half of the slots
+//! libCacheSim 0.3.5 declines new blocks while there are as many cold ones as may be, half of the slots as
+//! its Python package sets it, and so never evicts, and no block becomes hot: its counts are those of `fix`
+//! with half of the slots
 //! # Cost
-//! O(1) an access, amortised; 30 bytes a slot and as many and 24 a name
+//! O(1) per access, amortised; 30 bytes per slot, and as many and 24 per ghost
 
 use crate::policy::order_by_evicting;
 use crate::structures::{Names, Table};

@@ -1,19 +1,19 @@
-//! Const: a chosen set of blocks is loaded and stays; nothing else is kept.
+//! Const: loads a chosen set of blocks and keeps them; keeps nothing else.
 //!
 //! # Source
 //! Yoshida, Kourai and Yamaguchi 2018, Const Cache FS (sections 2.5 and 3.2).
 //! # Picture
-//! [ the chosen blocks ]; all others pass by
+//! [ the chosen blocks ]; all others are served and not kept
 //! # Transitions
-//! start: the chosen blocks are asked for, as many as there are slots | hit: nothing | miss: in if
-//! chosen and there is room, else served and not kept
+//! start: the chosen blocks are loaded, as many as there are slots | hit: nothing | miss: placed if chosen
+//! and there is a free slot, else served and not kept
 //! # Parameters
-//! pin first: the chosen blocks of the first volume, as ranges: `0-20+33`; `first`: from block 0
-//! on, as many as there are slots
+//! pin first: the chosen blocks of the first volume, as ranges, e.g. `0-20+33`; `first` stands for the
+//! blocks from 0 on, as many as there are slots
 //! # Deviations
-//! none; a chosen block that was lost comes back when it is next asked for
+//! none. A chosen block that was lost is loaded again at its next request
 //! # Cost
-//! O(1) an access, O(log ranges) a miss; 8 bytes a slot
+//! O(1) per access, O(log ranges) per miss; 8 bytes per slot
 
 use crate::structures::Queues;
 use crate::{

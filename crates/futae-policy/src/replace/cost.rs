@@ -1,34 +1,35 @@
-//! Cost: FIFO with second chance in which blocks that are cheap to get back age faster.
+//! Cost: FIFO with second chance in which blocks that are cheap to fetch again leave the active queues
+//! faster.
 //!
 //! # Source
 //! Sudo and others (Canon) 1993, multi-level FIFO with second chance (section 3.2.2).
 //! # Picture
-//! new → [ active of its class, fifo ] ×4 → by weight × length, mark off → [ inactive, fifo ] →
-//! marked: back to active of its class | else victim
+//! new → [ active of its class, FIFO ] ×4 → by weight × length, clear the mark → [ inactive, FIFO ] →
+//! marked: to active of its class | else victim
 //! # Transitions
-//! hit: mark | miss: to the end of active of its class | victim: inactive is filled to its target,
-//! each block from the class with most credit; then its front is looked at, until one is not
-//! marked | class changes: the block moves when it next enters an active queue
+//! hit: marked | miss: to the end of active of its class | victim: inactive is filled to its target length,
+//! each time from the class with the most credit; then blocks are taken from its front until one is not
+//! marked | class changes: takes effect when the block next enters an active queue
 //! # Parameters
-//! local_clean 4: weight of clean blocks of a near store; more goes sooner, only ratios count
+//! local_clean 4: weight of clean blocks of a near store. Blocks with a higher weight are evicted sooner;
+//! only ratios matter
 //! remote_clean 3: weight of clean blocks of a far store
-//! local_dirty 2: weight of blocks that must be written to a near store first
-//! remote_dirty 1: weight of blocks that must be written to a far store first
-//! weights: the same four as one list, `local-clean:2,remote-dirty:1`, or `measured`: live, from what
-//! reads and writes of the stores take, 1 / (read + write if dirty), between 1/8 and 8
-//! classes: names of further classes of stores, `nfs+ceph`; nfs-clean and nfs-dirty weigh as those of far
-//! stores unless `weights` says otherwise. Live, the names that stores were given are added
+//! local_dirty 2: weight of blocks that must first be written to a near store
+//! remote_dirty 1: weight of blocks that must first be written to a far store
+//! weights: the same four as one list, `local-clean:2,remote-dirty:1`, or `measured`, live, from the
+//! duration of the stores' reads and writes, 1 / (read + write if dirty), between 1/8 and 8
+//! classes: names of more classes of stores, `nfs+ceph`; nfs-clean and nfs-dirty have the weights of far
+//! stores unless `weights` says otherwise. Live, the names given to stores are added
 //! inactive 0.333333: target length of inactive as a share of the slots (at least 32 blocks)
 //! # Deviations
-//! shares that are no whole numbers are carried as credits, sampled for every block.
-//! The paper gives no weights, only the order of the classes, and best weights of 2 for
-//! clean and 4 for remote text against 1. `cost(POLICY)` has no queues: POLICY orders the blocks of each class, the
-//! class with most credit gives its next victim, and a block changes class when it is next used. With
-//! one class it decides as POLICY alone, so `directory(cost(exclusive))` joins protection, cost and
-//! demotion
+//! fractions of blocks are carried as credits, and lengths are sampled for every block. The paper gives no
+//! weights, only the order of the classes, and best weights of 2 for clean and 4 for remote text against 1.
+//! `cost(POLICY)` has no queues: POLICY orders the blocks of each class, the class with the most credit
+//! gives its next victim, and a block changes its class at its next use. With one class it decides as
+//! POLICY alone, so `directory(cost(exclusive))` combines protection, cost and demotion
 //! # Cost
-//! O(1) an access, amortised; 11 bytes a slot. With another policy inside, that of the policy, for each
-//! class, and a byte a slot
+//! O(1) per access, amortised; 11 bytes per slot. With an inner policy, the cost of that policy for each
+//! class, and a byte per slot
 
 mod class_weights;
 mod joined;

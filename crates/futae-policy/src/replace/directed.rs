@@ -1,19 +1,22 @@
-//! Keeps what the level above tells it to keep: the lower level of ULC.
+//! Directed: keeps what the level above tells it to keep; the lower level of ULC.
 //!
 //! # Source
-//! Jiang and Zhang, "ULC: a file block placement and replacement protocol to effectively exploit hierarchical locality
-//! in multi-level buffer caches", ICDCS 2004: a server's part, for one client (see `ulc`)
+//! Jiang and Zhang, "ULC: a file block placement and replacement protocol to effectively exploit
+//! hierarchical locality in multi-level buffer caches", ICDCS 2004: a server's part, for one client (see
+//! `ulc`)
 //! # Picture
 //! victim ← [ not to be kept | oldest use ... latest use ] ← what the level above says to keep
 //! # Transitions
-//! read, write or demotion of a block to be kept: in by the time of its last use, which the level above says | of another block:
-//! not kept; if it is resident, the next victim | victim: the block not to be kept for longest, else the one of the oldest use
+//! read, write or demotion of a block to be kept: placed by the time of its last use, which the level above
+//! states | of another block: not kept; if it is resident, the next victim | victim: of the blocks not to
+//! be kept the one that is so for longest, else the one with the oldest use
 //! # Parameters
 //! none
 //! # Deviations
-//! a block that is not to be kept leaves when its place is needed. Without a level above that directs, this is `lru`
+//! a block that is not to be kept is evicted when its slot is needed. Without a level above that directs,
+//! this is `lru`
 //! # Cost
-//! O(log n) an access; 24 bytes a slot
+//! O(log n) per access; 24 bytes per slot
 
 use crate::structures::Heap;
 use crate::{

@@ -1,23 +1,23 @@
-//! Directory priority: blocks of designated directories in a protected pool, which normal blocks
-//! cannot push out.
+//! Directory priority: blocks of designated directories are in a protected pool, from which normal blocks
+//! evict nothing.
 //!
 //! # Source
 //! Kotoge and others, c. 2006, directory-priority buffer cache (section 2).
 //! # Picture
-//! victim ← [ normal pool ]; only when it is empty: victim ← [ protected pool ]
+//! victim ← [ normal pool ]; only when that is empty: victim ← [ protected pool ]
 //! # Transitions
-//! hit: as its pool has it, after a move to the pool of its class | miss: into the pool of its
-//! class | a block is designated: it moves when it is next used, or at once | a designation is
-//! taken back: the block is normal at once, by the time of its last use
+//! hit: moves to the pool of its class, then as that pool's policy decides | miss: placed in the pool of
+//! its class | designated: moves at its next use, or at once | designation withdrawn: normal at once, by
+//! the time of its last use
 //! # Parameters
-//! max_protected 1: share of the slots that the protected pool may take; beyond it, its own next
+//! max_protected 1: share of the slots that the protected pool may take; beyond it, the pool's own next
 //! victim becomes normal, by the time of its last use
 //! # Deviations
-//! max_protected, which the paper has not (1 is the paper). `directory(POLICY)` orders both pools
-//! by another policy than LRU; each is then told the number of slots of the whole cache
+//! max_protected is not in the paper (1 is the paper). `directory(POLICY)` orders both pools by another
+//! policy than LRU; each is built for the number of slots of the whole cache
 //! # Cost
-//! that of the two pools, which together have each slot once, and O(log slots) for a block that
-//! is no longer protected; 13 bytes a slot beside them
+//! that of the two pools, which together have each slot once, and O(log slots) for a block that is no
+//! longer protected; 13 bytes per slot besides
 
 use crate::structures::{Heap, Table};
 use crate::{

@@ -1,24 +1,24 @@
-//! Exclusive lower cache: keeps what the level above gave up, not what it holds.
+//! Exclusive lower cache: keeps what the level above evicted, not what it holds.
 //!
 //! # Source
 //! Sugimoto and Yamaguchi 2015, section 4.1, figures 9 to 11; the same rule as DEMOTE of Wong and Wilkes
-//! 2002, with read hits made the first victims.
+//! 2002, except that blocks hit by reads are evicted first.
 //! # Picture
 //! victim ← HEAD [ just served upwards | demoted first ... demoted last ] TAIL ← demotion
 //! # Transitions
-//! hit: to HEAD, since the level above has it now | miss: served, not kept |
-//! demotion, notice: in at TAIL, or to TAIL if resident | victim: HEAD
+//! hit: to HEAD, because the level above has the block now | miss: served, not kept | demotion, notice:
+//! placed at TAIL, or moved to TAIL if resident | victim: HEAD
 //! # Parameters
-//! keep_served false: a miss is kept, too, at HEAD, in place of a block served before or where there is
-//! room, until a notice makes it safe; for caches above that tell what they evict without demoting it.
-//! Where the cache above sends neither notices nor demotions, this is `mru`, whose hit ratio on uniform reads
-//! is L ÷ D whatever the cache above keeps.
-//! `exclusive(POLICY)` orders the demoted blocks by another policy
+//! keep_served false: keep a missed block, too, at HEAD, in place of a block served before or in a free
+//! slot, until a notice says that the level above evicted it; for levels above that report evictions
+//! without demoting. If the level above sends neither notices nor demotions, this is `mru`, whose hit ratio
+//! on uniform reads is L ÷ D whatever the level above holds. `exclusive(POLICY)` orders the demoted blocks
+//! by another policy
 //! # Deviations
-//! none for the default order `lru`: only demotions enter it, so it is first in, first out by
-//! demotion time (figures 9 to 11)
+//! none for the default order `lru`. Only demotions enter it, so it is first in, first out by the time of
+//! demotion (figures 9 to 11)
 //! # Cost
-//! O(1) an access beside the inner order; 9 bytes a slot beside the inner order
+//! O(1) per access and 9 bytes per slot, plus the cost of the inner policy
 
 use crate::structures::{Queues, prefetch};
 use crate::{

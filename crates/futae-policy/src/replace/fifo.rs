@@ -1,18 +1,18 @@
-//! First in, first out: the block placed longest ago goes first, used or not.
+//! First in, first out: evicts the block that was placed first, whether or not it was hit.
 //!
 //! # Source
-//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
-//! Journal 5(2), 1966.
+//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2),
+//! 1966.
 //! # Picture
 //! victim ← [ oldest ... newest ] ← new
 //! # Transitions
-//! hit: stay | miss: in at the newest end | demotion of a resident block: stay
+//! hit: stays | miss: placed at the newest end | demotion of a resident block: stays
 //! # Parameters
 //! none
 //! # Deviations
 //! none
 //! # Cost
-//! O(1) an access, nothing to do on a hit; 8 bytes a slot
+//! O(1) per access, nothing on a hit; 8 bytes per slot
 
 use crate::structures::Queues;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};

@@ -1,19 +1,19 @@
-//! FIFO with second chance: two queues; a block that was used again by the time it would go starts
-//! over.
+//! FIFO with second chance: two queues; a block that is used while it is in the second one returns to the
+//! first.
 //!
 //! # Source
 //! The page replacement of Mach, as Sudo and others 1993 build on it (section 3.2.1).
 //! # Picture
-//! new → [ active, fifo ] → mark off → [ inactive, fifo ] → marked: back to active | else victim
+//! new → [ active, FIFO ] → clear the mark → [ inactive, FIFO ] → marked: to active | else victim
 //! # Transitions
-//! hit: mark | miss: to the end of active | victim: inactive is filled from the front of active to
-//! its target, then its front is looked at, until one is not marked
+//! hit: marked | miss: to the end of active | victim: inactive is filled from the front of active to its
+//! target length; then blocks are taken from its front until one is not marked
 //! # Parameters
 //! inactive 0.333333: target length of inactive as a share of the slots (at least 32 blocks)
 //! # Deviations
-//! the paper gives no target length, only that it is constant (section 3.2.1)
+//! the paper states no target length, only that it is constant (section 3.2.1)
 //! # Cost
-//! O(1) an access, amortised; 10 bytes a slot
+//! O(1) per access, amortised; 10 bytes per slot
 
 use crate::policy::order_by_evicting;
 use crate::structures::{Queues, Table};

@@ -1,18 +1,17 @@
-//! Fix: what came first stays for good.
+//! Fix: keeps the first blocks that miss, and never evicts.
 //!
 //! # Source
-//! Sugimoto and Yamaguchi 2015, section 5: filled with the first blocks that miss,
-//! then never replaced.
+//! Sugimoto and Yamaguchi 2015, section 5: filled with the first blocks that miss, then never replaced.
 //! # Picture
-//! new → [ the first blocks that came ]; once full, nothing more
+//! new → [ the first blocks that missed ]; once full, nothing more
 //! # Transitions
-//! hit: nothing | miss: in while there is room, else served and not kept
+//! hit: nothing | miss: placed while there is a free slot, else served and not kept
 //! # Parameters
 //! none
 //! # Deviations
 //! none
 //! # Cost
-//! O(1) an access; 8 bytes a slot, for the order only
+//! O(1) per access; 8 bytes per slot, for the order only
 
 use crate::structures::Queues;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};

@@ -1,24 +1,26 @@
-//! GDSF: uses count from a floor that rises with every eviction, so that old fame fades.
+//! GDSF: use counts start from a floor that rises with every eviction, so that blocks which were popular
+//! long ago are evicted.
 //!
 //! # Source
-//! Cherkasova, "Improving WWW proxies performance with greedy-dual-size-frequency caching policy",
-//! HP Labs HPL-98-69R1, 1998.
+//! Cherkasova, "Improving WWW proxies performance with greedy-dual-size-frequency caching policy", HP Labs
+//! HPL-98-69R1, 1998.
 //! # Picture
-//! victim ← [ least floor + uses ... most ]; floor ← that of the victim
+//! victim ← [ least floor + uses ... most ]; floor ← priority of the victim
 //! # Transitions
-//! hit: one use more, counted from the floor of now | miss: in with one use from the floor as it was
-//! before room was made, unless that is the least of all: then the newcomer stays out, and the floor rises to its
-//! priority | evicted: the floor is the victim's priority
+//! hit: count + 1, from the present floor | miss: placed with one use, from the floor before the eviction,
+//! unless that is the lowest priority of all: then the block is not kept, and the floor rises to its
+//! priority | evicted: the floor becomes the victim's priority
 //! # Parameters
 //! none
 //! # Deviations
-//! all blocks have the same cost here. Those of a level have the same size, too, so size and cost drop out of the priority
-//! floor + uses × cost ÷ size: what is left is LFU with dynamic aging. Objects that differ in size are weighed by size. Ties go by time of last use.
-//! In the report a newcomer that stays out costs no object its place and leaves the floor, so a cache whose objects all have been used twice could take
-//! no other any more. Here, as in libCacheSim, the newcomer is placed first and the least leave until all fit: those that left before
-//! it was its turn are gone, and the floor rises
+//! all blocks have the same cost, and those of a level the same size. So of the priority floor + uses ×
+//! cost ÷ size remains LFU with dynamic aging. Objects that differ in size are weighed by size. Ties are
+//! broken by the time of the last use. In the report a new object that is not kept evicts nothing and
+//! leaves the floor unchanged, so a cache whose objects all were used twice could accept no other any more.
+//! Here, as in libCacheSim, the new object is placed first, and objects with the lowest priority are
+//! evicted until all fit; those evicted before the new one stay evicted, and the floor rises
 //! # Cost
-//! O(log slots) an access; 32 bytes a slot
+//! O(log slots) per access; 32 bytes per slot
 
 use crate::structures::{Heap, MissNote, Table};
 use crate::{

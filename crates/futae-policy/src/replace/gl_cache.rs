@@ -1,33 +1,39 @@
-//! GL-Cache: learns the utility of groups of blocks that were written together, and merges the least useful groups.
+//! GL-Cache: learns the utility of groups of blocks that were written together, and merges the least useful
+//! groups.
 //!
 //! # Source
-//! Yang, Mao, Yue and Rashmi, "GL-Cache: group-level learning for efficient and high-performance caching", FAST 2023.
-//! The paper was not at hand; followed are its abstract and what the first author's program does (GLCache in
-//! libCacheSim, with the type `learned`), read as a description
+//! Yang, Mao, Yue and Rashmi, "GL-Cache: group-level learning for efficient and high-performance caching",
+//! FAST 2023. The paper was not at hand; followed are its abstract and what the first author's program does
+//! (GLCache in libCacheSim, with the type `learned`), read as a description
 //! # Picture
-//! [ segment ... segment ... being written ] ← new | of segments side by side, the least useful first: the most recent
-//! blocks → one segment, the others → ( leaving ) → victim
+//! [ segment ... segment ... open segment ] ← new | adjacent segments, the least useful first: the most
+//! recent blocks → one segment, the others → ( to be evicted ) → victim
 //! # Transitions
-//! hit: counts for its segment | hit of a leaving block: written anew | miss: written to the last segment |
-//! victim: the first that leaves; if none does, the segment of the lowest expected utility is merged with those written after it | every
-//! `train` accesses: a forest is learned from the last snapshot of all segments and from the uses of their blocks since, resident or evicted,
-//! and a new snapshot is taken | before there is a forest: segments are merged in turn
+//! hit: counts for its segment | hit of a block to be evicted: written to the open segment | miss: written
+//! to the open segment | victim: the first block to be evicted; if there is none, the segment of the lowest
+//! expected utility is merged with those written after it | every `train` accesses: a forest is trained
+//! from the last snapshot of all segments and from the uses of their blocks since, resident or evicted, and
+//! a new snapshot is taken | before there is a forest: segments are merged in turn
 //! # Parameters
-//! blocks 100: blocks of a segment
-//! segments 64: segments in the cache at least; if there are fewer slots than that takes, segments have fewer blocks
-//! merge 2: segments that become one
+//! blocks 100: blocks per segment
+//! segments 64: least number of segments in the cache; segments have fewer blocks if there are too few
+//! slots for that
+//! merge 2: segments that are merged into one
 //! rank 0.02: the share of all segments that one ranking serves
 //! train 4: accesses from one snapshot to the next, as a multiple of the slots; at least 256 accesses
 //! # Deviations
-//! from libCacheSim: blocks leave one by one, as room is needed, in place of the rest of the merged segments at once; a block
-//! that is requested before that stays. Time is counted in accesses, in place of seconds, so the rate of requests is no feature; there are no sizes, so
-//! their mean is none either. The forest is learned by accesses, in place of daily. It has 16 trees of depth 4 (see `lrb`), in place of up to 20 of XGBoost. A block
-//! counts once for its segment's utility, and from the snapshot on, as libCacheSim's description says; its code counts every hit of a
-//! resident block, and begins again when the segment is evicted. Small caches have smaller segments
+//! from libCacheSim: blocks are evicted one by one, as room is needed, in place of the rest of the merged
+//! segments at once; a block that is requested before that stays. Time is counted in accesses, in place of
+//! seconds, so the rate of requests is no feature; there are no sizes, so their mean is none either. The
+//! forest is trained by accesses, in place of daily. It has 16 trees of depth 4 (see `lrb`), in place of up
+//! to 20 of XGBoost. A block counts once for its segment's utility, from the snapshot on, as libCacheSim's
+//! description says; its code counts every hit of a resident block, and begins again when the segment is
+//! evicted. Small caches have smaller segments
 //! # Cost
-//! O(1) an access, but one access in `train` times the slots visits every slot and learns a forest: some milliseconds in
-//! a small cache, more than 100 in one of a million slots, during which a live cache answers nothing; a merge takes 64 steps for each segment and is needed once in `blocks` evictions;
-//! 45 bytes a slot, and about 32 a block evicted since the snapshot
+//! O(1) per access, but one access in `train` times the slots visits every slot and trains a forest: some
+//! milliseconds in a small cache, more than 100 in one of a million slots, during which a live cache
+//! answers nothing. A merge takes 64 steps per segment and is needed once in `blocks` evictions; 45 bytes
+//! per slot, and about 32 per block evicted since the snapshot
 
 use crate::policy::order_by_evicting;
 use crate::structures::{Queues, Table};

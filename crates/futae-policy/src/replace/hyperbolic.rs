@@ -1,20 +1,19 @@
-//! Hyperbolic: of some blocks drawn by lot, the one used least often for the time it has been here
-//! goes.
+//! Hyperbolic: evicts, from a random sample, the block with the fewest uses per time since it was placed.
 //!
 //! # Source
-//! Blankstein, Sen and Freedman, "Hyperbolic caching: flexible caching for web applications",
-//! USENIX ATC 2017.
+//! Blankstein, Sen and Freedman, "Hyperbolic caching: flexible caching for web applications", USENIX ATC
+//! 2017.
 //! # Picture
-//! { resident blocks } → a sample → victim: least uses ÷ time since it was placed
+//! { resident blocks } → a random sample → victim: least uses ÷ time since it was placed
 //! # Transitions
-//! hit: one use more | miss: in with one use
+//! hit: count + 1 | miss: placed with one use
 //! # Parameters
-//! sample 64: blocks drawn at a time (paper 64); all, where there are no more than that
+//! sample 64: blocks in a sample (paper 64); all of them in a cache with no more
 //! # Deviations
-//! unit size and cost; drawn with replacement. `order` lists all by their rank: the lot may find
-//! another than the last of it
+//! size and cost are 1; the sample is drawn with replacement. `order` lists all blocks by their rank; a
+//! random sample need not contain the first victim of that list
 //! # Cost
-//! O(1) a hit, O(sample) an eviction; 24 bytes a slot
+//! O(1) per hit, O(sample) per eviction; 24 bytes per slot
 
 use crate::structures::{Pool, Table};
 use crate::{Access, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError};

@@ -1,25 +1,30 @@
-//! Inferred: exclusive below caches that tell nothing of what they evict, by when their blocks come again.
+//! Inferred: exclusive below caches that report no evictions, which it infers from the times at which
+//! blocks are requested again.
 //!
 //! # Source
-//! the aim of Bairavasundaram, Sivathanu, Arpaci-Dusseau and Arpaci-Dusseau, "X-RAY", ISCA 2004, and of Jones,
-//! Arpaci-Dusseau and Arpaci-Dusseau, "Geiger", ASPLOS 2006, section 2: know from requests what the cache above has
-//! evicted; and to read that again, as Chen, Zhou and Li, "Eviction-based cache placement for storage caches", USENIX
-//! ATC 2003, section 4 (reload from disk). How long a block stays above is estimated by a rule of ours
+//! the aim of Bairavasundaram, Sivathanu, Arpaci-Dusseau and Arpaci-Dusseau, "X-RAY", ISCA 2004, and of
+//! Jones, Arpaci-Dusseau and Arpaci-Dusseau, "Geiger", ASPLOS 2006, section 2: know from requests what the
+//! cache above has evicted; and to read that again, as Chen, Zhou and Li, "Eviction-based cache placement
+//! for storage caches", USENIX ATC 2003, section 4 (reload from disk). The rule that estimates how long a
+//! block stays above is futae's own
 //! # Picture
-//! served → [ believed above, oldest first ] → after as many misses as the earliest blocks took to come again →
-//! believed gone: kept as demoted if its data is still here, else read again; both in the cache `exclusive`
+//! served → [ presumed above, oldest first ] → after as many misses as the earliest blocks took to return →
+//! presumed evicted above: kept as demoted if its data is still here, else read again; both in the cache
+//! `exclusive`
 //! # Transitions
-//! as `exclusive(keep_served=true)`, which this makes notices for: a block is believed to have left the cache above when
-//! as many other blocks were served since it was, as lie between the servings of a block at the quantile `early`
+//! as `exclusive(keep_served=true)`, for which this makes notices: a block is presumed evicted above when
+//! as many other blocks were served after it as lie between two requests of a block at the quantile `early`
 //! # Parameters
-//! early 0.02: the share of the blocks that come again which may do so before they are believed gone
-//! times 2: blocks are read again that were served at least this often, as far as is remembered; 1: all, 0: none
-//! `inferred(POLICY)` orders the blocks that are believed gone by another policy than `lfu`, e.g. `lru` for loads whose
-//! favourites change
+//! early 0.02: the share of returning blocks that may return before they are presumed evicted above
+//! times 2: how often a block must have been served, as far as ghost entries tell, to be read again; 1
+//! stands for all blocks, 0 for none. `inferred(POLICY)` orders the blocks presumed evicted by another
+//! policy than `lfu`, e.g. `lru` for loads whose popular blocks change
 //! # Deviations
-//! Geiger and X-RAY know a file system or a machine's memory; this knows only the order of blocks served
+//! Geiger and X-RAY know a file system or a machine's memory; this knows only the order in which blocks are
+//! served
 //! # Cost
-//! O(1) an access; 40 bytes a slot beside the inner order, and at most 8 names a slot of 40 bytes
+//! O(1) per access; 40 bytes per slot beside the inner policy, and at most 8 ghost entries per slot, of 40
+//! bytes
 
 use crate::structures::{Ghosts, Table};
 use crate::{

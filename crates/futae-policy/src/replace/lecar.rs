@@ -1,29 +1,30 @@
-//! LeCaR: LRU or LFU by lot, with chances that follow the regret of either.
+//! LeCaR: evicts by LRU or by LFU at random, with probabilities that follow the regret of each.
 //!
 //! # Source
-//! Vietri, Rodriguez, Martinez, Lyons, Liu, Rangaswami, Zhao and Narasimhan, "Driving cache
-//! replacement with ML-based LeCaR", HotStorage 2018, algorithms 1 and 2; where these leave a
-//! choice, the authors' program (github.com/sylab/cacheus, code/algs/lecar.py).
+//! Vietri, Rodriguez, Martinez, Lyons, Liu, Rangaswami, Zhao and Narasimhan, "Driving cache replacement
+//! with ML-based LeCaR", HotStorage 2018, algorithms 1 and 2; where these leave a choice, the authors'
+//! program (github.com/sylab/cacheus, code/algs/lecar.py).
 //! # Picture
-//! victim ← by lot: least recently used → its name to ( H_LRU ) | least often used → ( H_LFU ) |
-//! both are the same block → no name
+//! victim ← at random: least recently used → ghost entry in ( H_LRU ) | least frequently used → in ( H_LFU
+//! ) | both are the same block → no ghost entry
 //! # Transitions
-//! hit: most recent, one use more | miss, name in H_LRU: LFU gains weight, the more the shorter
-//! ago it left | name in H_LFU: LRU gains | miss: in, most recent, with the uses of its name and
-//! one more
+//! hit: most recent, count + 1 | miss, in H_LRU: LFU gains weight, more if the eviction was more recent |
+//! miss, in H_LFU: LRU gains weight likewise | miss: placed as most recent, with the count of its ghost
+//! entry, + 1
 //! # Parameters
-//! learning_rate 0.45: how fast weights move (paper 0.45)
-//! discount 0.005: what is left of a regret after as many accesses as there are slots (paper)
-//! keep_uses true: whether a name keeps the block's uses (as the authors' program does; libCacheSim
-//! counts from one again)
+//! learning_rate 0.45: how fast the weights change (paper 0.45)
+//! discount 0.005: factor of a regret after as many accesses as there are slots (paper 0.005)
+//! keep_uses true: whether a ghost entry keeps the block's use count (as in the authors' program;
+//! libCacheSim counts from one again)
 //! # Deviations
-//! ties among least often used go by time of last use, in the authors' program by the block's number.
-//! The lot for the next victim is drawn when the one before it leaves, so that `order` can name it
+//! ties among the least frequently used are broken by the time of the last use, in the authors' program by
+//! the block's number. The random choice of the next victim is made when the previous one is evicted, so
+//! that `order` can name it
 //! # libCacheSim
-//! libCacheSim draws other lots, and a block that comes back has one use there;
+//! libCacheSim has other random numbers, and a block that returns has one use there;
 //! `lecar(keep_uses=false)` comes within 0.1 points
 //! # Cost
-//! O(1) an access; 28 bytes a slot, about 40 a name, at most as many names as slots
+//! O(1) per access; 28 bytes per slot, about 40 per ghost entry, at most as many ghost entries as slots
 
 use crate::SpecError;
 use crate::structures::{Counts, Ghosts, Queues, Table};

@@ -1,21 +1,22 @@
-//! Least frequently used, perfect: the block with the fewest uses in all its past goes first.
+//! Least frequently used, perfect: evicts the block with the fewest uses, counted over evictions.
 //!
 //! # Source
-//! Sugimoto and Yamaguchi 2015, section 5 ("keeps the past access history, evicts the least
-//! frequently accessed so far").
+//! Sugimoto and Yamaguchi 2015, section 5 ("keeps the past access history, evicts the least frequently
+//! accessed so far").
 //! # Picture
-//! victim ← [ fewest uses: oldest ... newest ] ... [ most uses ] ; out → (count by name) → in
+//! victim ← [ fewest uses: oldest ... newest ] ... [ most uses ]; evicted → ( ghosts with counts ) → placed
+//! again
 //! # Transitions
-//! hit: one use more | miss: in with its count of the past, and one more | demotion: as new or
-//! hit | evicted, promoted: the count is kept by name | invalidated: the count is forgotten
+//! hit: count + 1 | miss: placed, with its count from before, + 1 | demotion: as a miss, or as a hit if
+//! resident | evicted, promoted: a ghost entry keeps the count | invalidated: the count is discarded
 //! # Parameters
 //! none
 //! # Deviations
-//! none; ties go by time of last use, the oldest first. libCacheSim's LFU forgets the count of
-//! an evicted block and is `lfu-in-cache` here
+//! none. Ties are broken by the time of the last use, the oldest first. libCacheSim's LFU discards the
+//! count of an evicted block and is `lfu-in-cache` here
 //! # Cost
-//! O(1) a hit; to enter with a count of the past, as many steps as there are different lower
-//! counts; 20 bytes a slot, about 24 a departed block
+//! O(1) per hit; a block with a ghost entry is placed in as many steps as there are distinct lower counts;
+//! 20 bytes per slot, about 24 per ghost entry
 
 use crate::structures::{BlockTable, Counts, MissNote, Table};
 use crate::{

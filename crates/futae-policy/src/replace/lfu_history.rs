@@ -1,27 +1,27 @@
-//! Access-history LFU: contents are chosen at reviews, by use among the last accesses; a miss in
-//! between changes nothing.
+//! Access-history LFU: reviews choose the contents by use counts over the last accesses; a miss between
+//! reviews changes nothing.
 //!
 //! # Source
 //! Yoshida, Kourai and Yamaguchi 2018, LFU Cache FS (section 3.1).
 //! # Picture
-//! every access → [ the last N accesses ] → count by block; every K misses: least counted
-//! resident ↔ most counted other
+//! every access → [ the last N accesses ] → counts per block; every K misses: resident block with the
+//! lowest count ↔ other block with the highest count
 //! # Transitions
-//! hit: into the history | miss: into the history, served, not kept | review: while there is room,
-//! the most counted other block is loaded; then it replaces the least counted resident one if
-//! counted more often by more than min_gain | demotion, notice: not kept
+//! hit: enters the history | miss: enters the history, served, not kept | review: while there is a free
+//! slot, the other block with the highest count is loaded; then it replaces the resident block with the
+//! lowest count if its count is higher by more than min_gain | demotion, notice: not kept
 //! # Parameters
-//! history 100: N, accesses that are remembered (paper 100)
-//! review 10: K, misses from one review to the next (paper 10)
-//! min_gain 10: by how many counts more the newcomer must win; 0 is the literal rule of the paper
-//! swaps_per_review 1: replacements at most at one review (paper 1)
+//! history 100: N, accesses in the history (paper 100)
+//! review 10: K, misses between reviews (paper 10)
+//! min_gain 10: by how much the count of the new block must be higher; 0 is the literal rule of the paper
+//! swaps_per_review 1: limit on replacements per review (paper 1)
 //! prefill false: at the start, load the first blocks of the volume, as many as there are slots
 //! # Deviations
-//! min_gain, which the paper has not: with its N and K, uniform reads make every review exchange
-//! blocks by chance. Among equals the block with the lowest number goes, and the one with the
-//! lowest number comes; the paper names no rule
+//! min_gain is not in the paper: with the paper's N and K, chance makes every review exchange blocks under
+//! uniform reads. The paper has no rule for ties; here the block with the lowest number is evicted, or
+//! loaded
 //! # Cost
-//! O(log slots) an access; about 56 bytes a slot, as much a remembered block
+//! O(log slots) per access; about 56 bytes per slot, and as much per block in the history
 
 use crate::SpecError;
 use crate::structures::{Heap, Names, Table};

@@ -1,19 +1,19 @@
-//! Least frequently used while resident: the block with the fewest uses since it was placed goes
-//! first.
+//! Least frequently used while resident: evicts the block with the fewest uses since it was placed.
 //!
 //! # Source
-//! The common form of LFU, without memory of departed blocks; here for comparison with
-//! `lfu`, since on uniform reads it behaves like FIFO.
+//! The common form of LFU, which discards the counts of evicted blocks. It is here for comparison with
+//! `lfu`: on uniform reads it behaves like FIFO.
 //! # Picture
-//! victim ← [ 1 use: oldest ... newest ] [ 2 uses ] [ 3 uses ] ... ; new → 1 use
+//! victim ← [ 1 use: oldest ... newest ] [ 2 uses ] [ 3 uses ] ...; new → 1 use
 //! # Transitions
-//! hit: to the newest end of the next count | miss: in with 1 use | demotion: as new or hit
+//! hit: to the newest end of the next count | miss: placed with 1 use | demotion: as a miss, or as a hit if
+//! resident
 //! # Parameters
 //! none
 //! # Deviations
-//! none; ties go by time of last use, the oldest first
+//! none. Ties are broken by the time of the last use, the oldest first
 //! # Cost
-//! O(1) an access; 12 bytes a slot
+//! O(1) per access; 12 bytes per slot
 
 use crate::structures::Counts;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};

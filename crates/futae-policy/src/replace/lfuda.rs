@@ -1,22 +1,23 @@
-//! LFU with dynamic aging: uses count from an age that rises with every eviction, so that old fame fades.
+//! LFU with dynamic aging: use counts start from an age that rises with every eviction, so that blocks
+//! which were popular long ago are evicted.
 //!
 //! # Source
 //! Arlitt, Cherkasova, Dilley, Friedrich and Jin, "Evaluating content management techniques for web proxy
-//! caches", ACM SIGMETRICS Performance Evaluation Review 27(4), 2000, section 3 (LFU-DA). The report itself was
-//! not at hand; followed is the formula by which later work cites it: priority = age + uses
+//! caches", ACM SIGMETRICS Performance Evaluation Review 27(4), 2000, section 3 (LFU-DA). The report itself
+//! was not at hand; followed is the formula by which later work cites it: priority = age + uses
 //! # Picture
 //! victim ← [ least age + uses ... most ]; age ← priority of the victim
 //! # Transitions
-//! hit: one use more, counted from the age of now | miss: in with one use, counted from the age of now, which
-//! is that of the victim if there was one | evicted: the age is the victim's priority
+//! hit: count + 1, from the present age | miss: placed with one use, from the present age, which is that of
+//! the victim if there was one | evicted: the age becomes the victim's priority
 //! # Parameters
 //! none
 //! # Deviations
-//! none; ties go by time of last use, the oldest first. `gdsf` differs in that a new block's use counts from the
-//! age before its victim. libCacheSim's LFUDA is another policy: at every hit it adds the age to a block's own
-//! priority, so that priorities double
+//! none. Ties are broken by the time of the last use, the oldest first. `gdsf` differs in that a new
+//! block's use counts from the age before its victim. libCacheSim's LFUDA is another policy: at every hit
+//! it adds the age to a block's own priority, so that priorities double
 //! # Cost
-//! O(1) a hit, O(log slots) an eviction, amortised; 48 bytes a slot
+//! O(1) per hit, O(log slots) per eviction, amortised; 48 bytes per slot
 
 use crate::structures::{Heap, Table};
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};

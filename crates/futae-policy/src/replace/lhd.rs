@@ -1,30 +1,30 @@
-//! LHD: of some blocks drawn by lot, the one from which the fewest hits can be expected for the
-//! space and time it will take.
+//! LHD: evicts, from a random sample, the block with the fewest expected hits for the space and time that
+//! it will take.
 //!
 //! # Source
 //! Beckmann, Chen and Cidon, "LHD: improving cache hit rate by maximizing hit density", NSDI 2018.
 //! # Picture
-//! { resident blocks } → a sample → victim: least hit density, by class and age; densities are
+//! { resident blocks } → a random sample → victim: least hit density, by class and age; densities are
 //! learned from the ages at which blocks of the class were hit and evicted
 //! # Transitions
-//! hit: counted at its age; age starts anew, the class follows from the ages at the last two hits
-//! | miss: in, in the class of blocks never hit | evicted: counted at its age | after each period:
-//! densities are computed, and the counts fade
+//! hit: counted at its age; its age restarts, and its class follows from the ages at its last two hits |
+//! miss: placed in the class of blocks without a hit | evicted: counted at its age | after each period:
+//! densities are computed, and the counts decay
 //! # Parameters
-//! sample 64: blocks drawn at a time (paper 64); all, where there are no more than that
-//! period 0: accesses between two computations; 0: four for each slot, at least 4096
-//! decay 0.9: what is left of the counts after a period (paper 0.9)
-//! explorers 0.01: share of the slots for explorers (authors' code 0.01). Of the blocks that are
-//! placed or hit, one in 32 becomes an explorer while there is room. It is evicted after all others,
-//! until its next hit. So hits are counted at ages that other blocks do not reach
+//! sample 64: blocks in a sample (paper 64); all of them in a cache with no more
+//! period 0: accesses between two computations; 0 stands for four per slot, at least 4096
+//! decay 0.9: factor of the counts after a period (paper 0.9)
+//! explorers 0.01: share of the slots for explorers (authors' code 0.01). One in 32 of the blocks that are
+//! placed or hit becomes an explorer while there is room. It is evicted after all others, until its next
+//! hit. So hits are counted at ages that other blocks do not reach
 //! # Deviations
-//! unit size. The unit of age is fixed to a 16th of the slots, where the paper adapts it; ages of
-//! 64 times the slots and more count as equal. `order` lists all by their rank: the lot may find
-//! another than the last of it. libCacheSim has the authors' code: explorers only in the first 50
-//! periods of 2^20 accesses, the latest newcomers in every sample, an adapted unit of age. Its miss
+//! the size is 1. The unit of age is fixed to a 16th of the slots, where the paper adapts it; ages of 64
+//! times the slots or more count as equal. `order` lists all blocks by their rank; a random sample need not
+//! contain the first victim of that list. libCacheSim has the authors' code: explorers only in the first 50
+//! periods of 2^20 accesses, the latest new blocks in every sample, and an adapted unit of age. Its miss
 //! ratio on Zipf 1.0 is 0.1974 (here 0.1970), on its own sample 0.8040 (here 0.8057)
 //! # Cost
-//! O(1) a hit, O(sample) an eviction; 16 bytes a slot, 288 KiB of counts
+//! O(1) per hit, O(sample) per eviction; 16 bytes per slot, 288 KiB of counts
 
 use crate::structures::{Pool, Table};
 use crate::{Access, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError};

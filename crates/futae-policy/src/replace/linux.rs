@@ -1,37 +1,40 @@
-//! Linux: the file pages of the kernel: active and inactive lists, and refault distances.
+//! Linux: the file pages of the kernel, in active and inactive lists with refault distances.
 //!
 //! # Source
 //! Linux mainline, the lists that are used unless multi-generational LRU is on: `mm/swap.c`
 //! (`folio_mark_accessed`), `mm/vmscan.c` (`inactive_is_low`, `prepare_scan_control`, `get_scan_count`,
-//! `shrink_active_list`), `mm/workingset.c` (its opening comment), as of 6.1; read as a description, not copied. Held against
-//! running kernels by `futae-lab kernels` (docs/explanation/guest-kernels.md).
+//! `shrink_active_list`), `mm/workingset.c` (its opening comment), as of 6.1; read as a description, not
+//! copied. `futae-lab kernels` compares it with running kernels (docs/explanation/guest-kernels.md).
 //! # Picture
-//! new → [ inactive, fifo ] → out, with a shadow; second use → [ active, fifo ] → back to inactive
-//! when that is low; asked for again soon enough by its shadow → active at once
+//! new → [ inactive, FIFO ] → evicted, with a shadow entry; second use → [ active, FIFO ] → to inactive
+//! when that is low; refault soon enough by its shadow entry → active at once
 //! # Transitions
-//! hit: marked; if it was: from inactive to the recent end of active, mark off | miss: to the
-//! recent end of inactive, marked (its first use); to active if, since it left, no more blocks
-//! left or were activated than active has | victim: the oldest of inactive. Reclaim goes by rounds of at
-//! least 32 victims: it scans 1/4096 of each list, then 1/2048 and so on, until it has them. What it scans of active,
-//! the oldest, becomes the newest of inactive, but only if inactive is low, or if a block that left came back to active
-//! since the round before
+//! hit: marked; if already marked, from inactive to the recent end of active, mark cleared | miss: to the
+//! recent end of inactive, marked (its first use); to active if, since its eviction, no more blocks were
+//! evicted or activated than active has | victim: the oldest of inactive. Reclaim works in rounds of at
+//! least 32 victims: it scans 1/4096 of each list, then 1/2048 and so on, until it has them. Scanned blocks
+//! of active, from its oldest end, move to the recent end of inactive, but only if inactive is low, or if a
+//! refault entered active since the round before
 //! # Parameters
-//! ratio 0: active may be this many times as long as inactive; 0: from the size, as the kernel:
-//! √(10 × GiB) for a GiB and more, else 1
-//! block_kib 4: KiB a block, to know the size in GiB
-//! late 0: accesses between two updates of what reclaim knows of the lists; with 0 it knows all, as in 6.1. In 6.12 it
-//! knows how long the lists of a memory cgroup are, and how many blocks came back to active, by statistics that are updated every
-//! two seconds (`mem_cgroup_flush_stats_ratelimited`), or when somebody reads memory.stat
-//! readahead 0: blocks that the kernel reads ahead at most, 32 with its usual `read_ahead_kb` of 128; with 0 it reads
-//! none. A block that is read ahead is not marked until its first use
-//! folios single: `large` where the file system has large folios, such as XFS: a window of readahead comes as runs of 2, 4 and more blocks,
-//! which are marked, activated and evicted as one
+//! ratio 0: limit on the length of active as a multiple of inactive; 0 takes it from the size as the kernel
+//! does, √(10 × GiB) for a GiB and more, else 1
+//! block_kib 4: KiB per block, from which the size in GiB follows
+//! late 0: accesses between two updates of what reclaim knows of the lists; with 0 it always knows all, as
+//! in 6.1. In 6.12 it knows the lengths of a memory cgroup's lists, and the number of refaults into active,
+//! from statistics that are updated every two seconds (`mem_cgroup_flush_stats_ratelimited`), or when a
+//! program reads memory.stat
+//! readahead 0: limit on the blocks that the kernel reads ahead, 32 with its default `read_ahead_kb` of
+//! 128; 0 is no readahead. A block read ahead is not marked until its first use
+//! folios single: `large` where the file system has large folios, such as XFS. Then a window of readahead
+//! consists of folios of 2, 4 and more blocks, each of which is marked, activated and evicted as one
 //! # Deviations
-//! the victims of a round leave as their slots are needed, where the kernel frees them at once; no daemon ahead of
-//! need, no mapped pages or anonymous memory; dirty pages go like clean ones; read-ahead takes each volume for one
-//! file that is open once, and each request for one of a single block; what programs write is in single folios
+//! the victims of a round are evicted as their slots are needed, where the kernel frees them at once. No
+//! daemon reclaims in advance, and there are no mapped pages and no anonymous memory. Dirty pages are
+//! evicted like clean ones. Readahead takes each volume for one file that is open once, and each request
+//! for one of a single block. Written data is in single folios
 //! # Cost
-//! O(1) an access, amortised, and the length of its folio; 18 bytes a slot, 35 with readahead, 44 with large folios; about 32 a shadow, at most as many as slots
+//! O(1) per access, amortised, and the length of its folio; 18 bytes per slot, 35 with readahead, 44 with
+//! large folios; about 32 per shadow entry, at most as many entries as slots
 
 use crate::policy::order_by_evicting;
 use crate::structures::{Arrival, Ghosts, Queues, ReadAhead, Table};

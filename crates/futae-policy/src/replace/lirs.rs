@@ -1,26 +1,27 @@
-//! LIRS: a block is worth keeping if the other blocks between its last two uses were few.
+//! LIRS: keeps blocks with few other blocks between their last two uses.
 //!
 //! # Source
-//! Jiang and Zhang, "LIRS: an efficient low inter-reference recency set replacement policy",
-//! SIGMETRICS 2002.
+//! Jiang and Zhang, "LIRS: an efficient low inter-reference recency set replacement policy", SIGMETRICS
+//! 2002.
 //! # Picture
-//! S: [ bottom: a LIR block ... LIR, HIR and departed HIR by recency ... top ] ← every use;
-//! victim ← Q: [ resident HIR ]
+//! S: [ bottom: a LIR block ... LIR blocks, HIR blocks and HIR ghosts by recency ... top ] ← every use;
+//! victim ← Q: [ resident HIR blocks ]
 //! # Transitions
-//! hit LIR: to the top of S | hit HIR in S: becomes LIR, the LIR at the bottom becomes HIR, to the
-//! end of Q | hit HIR not in S: to the top of S, to the end of Q | miss, departed but in S: as LIR
-//! | miss: as HIR | victim: the front of Q, which stays in S as departed | after each: S is pruned
-//! from the bottom down to a LIR block
+//! hit of LIR: to the top of S | hit of HIR in S: becomes LIR; the LIR block at the bottom becomes HIR and
+//! moves to the end of Q | hit of HIR not in S: to the top of S and the end of Q | miss, ghost in S: as a
+//! hit of HIR in S | other miss: placed as HIR | victim: the front of Q, which stays in S as a ghost |
+//! after each: S is pruned from the bottom up to a LIR block
 //! # Parameters
 //! hir 0.01: share of the slots for resident HIR blocks, rounded down, at least 1
-//! stack 2: length of S at most, as a multiple of the slots; the longest departed goes first
+//! stack 2: limit on the length of S, as a multiple of the slots; beyond it the ghost that was evicted
+//! first is removed
 //! # Deviations
-//! the paper bounds S by memory only. libCacheSim also makes room among the LIR blocks, to no
-//! use, when a HIR block is hit in Q and not in S
+//! the paper bounds S by memory only. libCacheSim also makes room among the LIR blocks, to no effect, when
+//! a HIR block is hit in Q and not in S
 //! # libCacheSim
 //! libCacheSim also makes room among the LIR blocks when a HIR block is hit in Q and not in S
 //! # Cost
-//! O(1) an access, amortised; about 55 bytes a slot, and 46 a departed block in S
+//! O(1) per access, amortised; about 55 bytes per slot, and 46 per ghost in S
 
 use crate::structures::{LogQueues, MissNote, Names, Table};
 use crate::{

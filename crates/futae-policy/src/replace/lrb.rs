@@ -1,28 +1,34 @@
-//! LRB, a small one: of some blocks drawn by lot, the one goes whose next use a learned forest of trees expects latest.
+//! LRB, a small one: evicts, from a random sample, the block whose next use a learned forest of trees
+//! predicts to be the latest.
 //!
 //! # Source
-//! Song, Berger, Li and Lloyd, "Learning relaxed Belady for content distribution network caching", NSDI 2020. The
-//! paper was not at hand; followed are its outline in later work and the description of libCacheSim's LRB
+//! Song, Berger, Li and Lloyd, "Learning relaxed Belady for content distribution network caching", NSDI
+//! 2020. The paper was not at hand; followed are its outline in later work and the description of
+//! libCacheSim's LRB
 //! # Picture
-//! victim ← of `sample` resident blocks by lot the latest next use ← forest ← ( samples with labels ) ← ( samples
-//! that wait for their block's next use )
+//! victim ← latest next use among `sample` random resident blocks ← forest ← ( labelled samples ) ← (
+//! samples that wait for their block's next use )
 //! # Transitions
-//! any use: noted by its time; a sample of the block that waits gets the time until now for its label | every 16th
-//! access: a resident block by lot becomes a sample, if none of it waits | a sample that has waited for a window: gets
-//! twice the window for its label | enough labels: the forest is learned anew | evicted: the times are kept by name
+//! each use: its time is recorded; a waiting sample of the block is labelled with the time that has passed
+//! | every 16th access: a random resident block becomes a sample, unless one of it waits | a sample has
+//! waited for a window: labelled with twice the window | enough labels: the forest is trained again |
+//! evicted: a ghost entry keeps the times
 //! # Parameters
-//! sample 32: blocks drawn for an eviction
-//! window 8: accesses, as a multiple of the slots, beyond which it is all the same when a block is used again
-//! labels 4096: labels from which a forest is learned
-//! history 2: names that are remembered, as a multiple of the slots, at most 16
+//! sample 32: blocks in the sample for an eviction
+//! window 8: accesses, as a multiple of the slots, beyond which the time of the next use makes no
+//! difference
+//! labels 4096: labels from which a forest is trained
+//! history 2: ghost entries, as a multiple of the slots, at most 16
 //! # Deviations
-//! a block is told apart by seven features in place of 44: the time since its last use, the three times between
-//! uses before that, how often it was used, and two counts that halve with half of the slots, and with four times
-//! the slots, in accesses. There are 16 trees of depth 4, learned from 4,096 labels, in place of LightGBM's 32
-//! trees of 32 leaves from 131,072. The window is a parameter, where the paper tunes it. Samples are of resident blocks
-//! only. Until there is a forest, the least recent of the blocks drawn goes. There are no sizes
+//! a block has seven features in place of 44: the time since its last use, the three intervals between the
+//! uses before that, its number of uses, and two counts that halve after half of the slots and after four
+//! times the slots, in accesses. There are 16 trees of depth 4, trained from 4,096 labels, in place of
+//! LightGBM's 32 trees of 32 leaves from 131,072. The window is a parameter, where the paper tunes it. Only
+//! resident blocks become samples. Until there is a forest, the LRU block of the sample is evicted. There
+//! are no sizes
 //! # Cost
-//! O(sample) an eviction, 64 steps each, and some milliseconds when a forest is learned; 72 bytes a slot, about 76 a name
+//! O(sample) per eviction, 64 steps each, and some milliseconds to train a forest; 72 bytes per slot, about
+//! 76 per ghost entry
 
 use crate::structures::{Features, Forest, Ghosts, MissNote, Pool, Table, magnitude};
 use crate::{

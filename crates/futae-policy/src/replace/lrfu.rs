@@ -1,19 +1,19 @@
-//! LRFU: every use counts, the older the less; between LRU and LFU by one parameter.
+//! LRFU: the weight of each use decays with its age; one parameter moves it between LRU and LFU.
 //!
 //! # Source
-//! Lee, Choi, Kim, Noh, Min, Cho and Kim, "LRFU: a spectrum of policies that subsumes the least
-//! recently used and least frequently used policies", IEEE Transactions on Computers 50(12), 2001.
+//! Lee, Choi, Kim, Noh, Min, Cho and Kim, "LRFU: a spectrum of policies that subsumes the least recently
+//! used and least frequently used policies", IEEE Transactions on Computers 50(12), 2001.
 //! # Picture
 //! victim ← [ least Σ ½^(λ × age of each use) ... most ]
 //! # Transitions
-//! hit: a use of weight 1 is added | miss: in with one use
+//! hit: a use of weight 1 is added | miss: placed with one use
 //! # Parameters
-//! lambda 0.001: how fast uses lose weight: 0 is LFU in the cache, 1 is LRU
+//! lambda 0.001: how fast the weight decays; 0 is LFU in the cache, 1 is LRU
 //! # Deviations
-//! none; no correlated period. The weights are kept as logarithms from the start of time, in which
-//! form they need not be aged and their order never changes; ties go by time of last use
+//! none; there is no correlated period. The weights are stored as logarithms relative to the start, so that
+//! they need no aging and their order never changes. Ties are broken by the time of the last use
 //! # Cost
-//! O(log slots) an access; 28 bytes a slot
+//! O(log slots) per access; 28 bytes per slot
 
 use crate::structures::{Heap, Real};
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};

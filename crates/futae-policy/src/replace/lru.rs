@@ -1,18 +1,18 @@
-//! Least recently used: the block unused for longest goes first.
+//! Least recently used: evicts the block whose last access is the oldest.
 //!
 //! # Source
-//! Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage hierarchies",
-//! IBM Systems Journal 9(2), 1970.
+//! Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal
+//! 9(2), 1970.
 //! # Picture
-//! victim ← [ least recent ... most recent ] ← new, hit
+//! victim ← [ LRU end ... MRU end ] ← new, hit
 //! # Transitions
-//! hit: to the most recent end | miss: in at the most recent end | demotion: as new or hit
+//! hit: to the MRU end | miss: placed at the MRU end | demotion: as a miss, or as a hit if resident
 //! # Parameters
 //! none
 //! # Deviations
 //! none
 //! # Cost
-//! O(1) an access; at most 14 bytes a slot
+//! O(1) per access; at most 14 bytes per slot
 
 use crate::structures::Recency;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};

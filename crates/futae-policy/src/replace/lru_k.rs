@@ -1,28 +1,28 @@
-//! LRU-K: the block whose K-th last use lies longest ago goes first.
+//! LRU-K: evicts the block whose K-th last use is the oldest.
 //!
 //! # Source
-//! O'Neil, O'Neil and Weikum, "The LRU-K page replacement algorithm for database disk buffering", SIGMOD 1993,
-//! figure 2.1. The paper itself was not at hand; followed is its figure as it is printed in later work
+//! O'Neil, O'Neil and Weikum, "The LRU-K page replacement algorithm for database disk buffering", SIGMOD
+//! 1993, figure 2.1. The paper itself was not at hand; its figure is followed as later work prints it
 //! # Picture
-//! victim ← [ fewer than K uses known, least recent first ] [ K-th last use: longest ago ... ] ; out →
-//! (times of uses, by name) → in
+//! victim ← [ fewer than K uses known, LRU first ] [ K-th last use: oldest ... ]; evicted → ( ghosts with
+//! times of uses ) → placed again
 //! # Transitions
-//! hit: its time is the last use, those before move on by one; a hit within the correlated period is the same
-//! use going on | miss: in with its time, and with the times that its name remembers | evicted, promoted: the
-//! times are kept by name | invalidated: they are forgotten | victim: only blocks outside of the correlated
-//! period, unless all are in it
+//! hit: its time becomes the last use, and the others move back by one; a hit within the correlated period
+//! continues the last use | miss: placed with its time, and with the times of its ghost entry | evicted,
+//! promoted: a ghost entry keeps the times | invalidated: the times are discarded | victim: a block outside
+//! of the correlated period, unless all are within it
 //! # Parameters
-//! k 2: how many uses are looked back on, 1 to 4
-//! correlated 0: accesses that may lie between two uses of a block that are taken for one
-//! history 1: names that are remembered, as a multiple of the slots, at most 16
+//! k 2: K, 1 to 4
+//! correlated 0: accesses within which two uses of a block count as one
+//! history 1: ghost entries, as a multiple of the slots, at most 16
 //! # Deviations
-//! the paper remembers times for a period, here they are remembered for as many departed blocks as `history`
-//! says; time is counted in accesses. A use that is not known stays unknown when a correlated period ends (figure
-//! 2.1 adds the period to it, too). Ties go by time of last use, as the paper proposes
+//! the paper keeps times for a period; here `history` bounds the ghost entries that keep them. Time is
+//! counted in accesses. A use that is not known stays unknown when a correlated period ends (figure 2.1
+//! adds the period to it, too). Ties are broken by the time of the last use, as the paper proposes
 //! # libCacheSim
-//! libCacheSim forgets the uses of evicted blocks; `lru-k(history=0)` has the same counts
+//! libCacheSim discards the uses of evicted blocks; `lru-k(history=0)` has the same counts
 //! # Cost
-//! O(1) a hit without a correlated period, O(log slots) else; 72 bytes a slot, about 60 a name
+//! O(1) per hit without a correlated period, else O(log slots); 72 bytes per slot, about 60 per ghost entry
 
 use crate::structures::{Ghosts, Heap, MissNote, Queues, Table};
 use crate::{

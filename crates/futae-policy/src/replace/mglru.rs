@@ -1,37 +1,41 @@
-//! Multi-generational LRU: the file pages of a kernel that has it switched on.
+//! Multi-generational LRU: the file pages of a kernel that has it enabled.
 //!
 //! # Source
-//! Linux 6.12, `CONFIG_LRU_GEN`: `mm/vmscan.c` (`get_nr_to_scan`, `should_run_aging`, `scan_folios`, `sort_folio`,
-//! `get_tier_idx`, `read_ctrl_pos`, `reset_ctrl_pos`), `mm/workingset.c` (`lru_gen_eviction`, `lru_gen_refault`),
-//! `include/linux/mm_inline.h` (`lru_gen_add_folio`), read as a description, not copied. Held against running kernels by
-//! `futae-lab kernels` (docs/explanation/guest-kernels.md).
+//! Linux 6.12, `CONFIG_LRU_GEN`: `mm/vmscan.c` (`get_nr_to_scan`, `should_run_aging`, `scan_folios`,
+//! `sort_folio`, `get_tier_idx`, `read_ctrl_pos`, `reset_ctrl_pos`), `mm/workingset.c` (`lru_gen_eviction`,
+//! `lru_gen_refault`), `include/linux/mm_inline.h` (`lru_gen_add_folio`); read as a description, not
+//! copied. `futae-lab kernels` compares it with running kernels (docs/explanation/guest-kernels.md).
 //! # Picture
-//! new → [ oldest or second oldest generation ] → read often by its tier: next generation | else
-//! out, with a shadow of its generation and reads; [ up to 4 generations, oldest first ]
+//! new → [ oldest or second oldest generation ] → its tier has enough refaults: next generation | else
+//! evicted, with a shadow entry that has its generation and reads; [ up to 4 generations, oldest first ]
 //! # Transitions
-//! hit: its reads are counted, nothing moves | miss: to the recent end of the oldest generation, of
-//! the second oldest if there are more than 3; a block that left in this oldest generation counts as a
-//! refault of its tier, and comes back with its reads if it had 4 and more | victim: by batches of 64, the
-//! first of the oldest generation whose tier has no more refaults in proportion than blocks that were read
-//! once; those passed over go to the next generation and are counted anew. Where generations are 2, a new one begins;
-//! where they are 3 and the youngest has more than a half or the oldest less than a quarter, a new one begins before the
-//! next batch. In caches of 256 slots and more an oldest generation of at most 64 ends where a batch begins; what is left of it goes first
+//! hit: its reads are counted, it does not move | miss: to the recent end of the oldest generation, of the
+//! second oldest if there are more than 3; a block that was evicted from the present oldest generation
+//! counts as a refault of its tier, and keeps its reads if they were 4 or more | victim: in batches of 64,
+//! the first blocks of the oldest generation whose tier has no more refaults in proportion than blocks that
+//! were read once; those passed over move to the next generation, and their reads are counted from 0. With
+//! 2 generations a new one begins. With 3, a new one begins before the next batch if the youngest has more
+//! than a half of the blocks or the oldest less than a quarter. In caches of 256 slots or more, an oldest
+//! generation of at most 64 blocks ends where a batch begins, and its remaining blocks are evicted first
 //! # Parameters
-//! reclaim daemon: who makes room: the kernel's daemon, for a machine that runs out of memory, or with `group` the
-//! readers in a memory cgroup at its limit. Those begin with 1/4096 of the cache, at which no generation
-//! begins while there are 3; so in a group of 4096 pages and more one begins only where there are 2
-//! readahead 0: blocks that the kernel reads ahead at most, 32 with its usual `read_ahead_kb` of 128; with 0 it reads
-//! none. A block that is read ahead has no reads yet
-//! folios single: `large` where the file system has large folios, such as XFS: a window of readahead comes as runs of 2, 4 and more blocks,
-//! which are counted, protected and evicted as one
+//! reclaim daemon: `daemon` if the kernel's daemon makes room, for a machine that runs out of memory;
+//! `group` if the readers in a memory cgroup at its limit do. Readers begin with 1/4096 of the cache, and
+//! at that no generation begins while there are 3; so in a group of 4096 pages or more one begins only if
+//! there are 2
+//! readahead 0: limit on the blocks that the kernel reads ahead, 32 with its default `read_ahead_kb` of
+//! 128; 0 is no readahead. A block read ahead has no reads yet
+//! folios single: `large` where the file system has large folios, such as XFS. Then a window of readahead
+//! consists of folios of 2, 4 and more blocks, each of which is counted, protected and evicted as one
 //! # Deviations
-//! the victims of a batch leave as their slots are needed, where the kernel frees them at once; file pages that are
-//! read and written by descriptor only: no page tables and so no walks of them, no anonymous memory,
-//! memory cgroup generations or time to live; dirty pages go like clean ones; at most 4 shadows a slot, where
-//! the kernel keeps 8 and more; read-ahead takes each volume for one file that is open once, and each request for one of
-//! a single block; what programs write is in single folios
+//! the victims of a batch are evicted as their slots are needed, where the kernel frees them at once. All
+//! pages are file pages that are read and written by descriptor: there are no page tables and no walks of
+//! them, no anonymous memory, no memory cgroup generations and no minimum time to live. Dirty pages are
+//! evicted like clean ones. There are at most 4 shadow entries per slot, where the kernel keeps 8 or more.
+//! Readahead takes each volume for one file that is open once, and each request for one of a single block.
+//! Written data is in single folios
 //! # Cost
-//! O(1) an access, amortised, and the length of its folio; 18 bytes a slot, 35 with readahead, 44 with large folios; about 40 a shadow, at most 4 shadows a slot
+//! O(1) per access, amortised, and the length of its folio; 18 bytes per slot, 35 with readahead, 44 with
+//! large folios; about 40 per shadow entry, at most 4 entries per slot
 
 use crate::policy::order_by_evicting;
 use crate::structures::{Arrival, Ghosts, Queues, ReadAhead, Table};

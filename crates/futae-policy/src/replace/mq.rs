@@ -1,24 +1,25 @@
-//! Multi-Queue: several LRU queues by frequency; who is not used for a lifetime moves down.
+//! Multi-Queue: several LRU queues by use count; a block that is not used for a lifetime moves down one
+//! queue.
 //!
 //! # Source
-//! Zhou, Philbin and Li, "The Multi-Queue replacement algorithm for second level buffer caches",
-//! USENIX 2001; section 2.2.4 of Sugimoto and Yamaguchi 2015.
+//! Zhou, Philbin and Li, "The Multi-Queue replacement algorithm for second level buffer caches", USENIX
+//! 2001; section 2.2.4 of Sugimoto and Yamaguchi 2015.
 //! # Picture
-//! victim ← [ Q0: 1 use ] ← [ Q1: 2-3 ] ← ... ← [ Q7: 128 and more ]; out → ( Qout: name, uses )
+//! victim ← [ Q0: 1 use ] ← [ Q1: 2-3 ] ← ... ← [ Q7: 128 or more ]; evicted → ( Qout: ghosts with counts )
 //! # Transitions
-//! hit: one use more, to the recent end of queue min(7, log2 uses) | miss: the same, with the uses
-//! that Qout remembers | each access: the oldest of a queue, if unused for a lifetime, moves to
-//! the recent end of the queue below | victim: the oldest of the lowest queue, its name to Qout
+//! hit: count + 1, to the MRU end of queue min(7, log2 count) | miss: the same, with the count in Qout |
+//! each access: the LRU block of a queue moves to the MRU end of the queue below if it was not used for a
+//! lifetime | victim: the LRU block of the lowest queue, which gets an entry in Qout
 //! # Parameters
 //! queues 8: number of queues, 1 to 32
-//! history 4: names in Qout, as a multiple of the slots
-//! life_time 0: accesses after which a block moves down; 0: as many as there are blocks resident
-//! or named, (1 + history) × slots
+//! history 4: ghost entries in Qout, as a multiple of the slots
+//! life_time 0: accesses after which a block moves down; 0 stands for the number of resident blocks and
+//! ghost entries, (1 + history) × slots
 //! # Deviations
-//! the paper measures the life time from the trace, as the peak of the distances between two
-//! uses; here it is given, and for uniform reads the number of distinct blocks is right
+//! the paper measures the lifetime from the trace, as the peak of the distances between two uses. Here it
+//! is a parameter; for uniform reads the number of distinct blocks is right
 //! # Cost
-//! O(queues) an access; 33 bytes a slot, about 28 a name
+//! O(queues) per access; 33 bytes per slot, about 28 per ghost entry
 
 use crate::structures::{Ghosts, Queues, Table};
 use crate::{

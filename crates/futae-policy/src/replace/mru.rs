@@ -1,18 +1,18 @@
-//! Most recently used: the block used just now goes first.
+//! Most recently used: evicts the block that was accessed last.
 //!
 //! # Source
-//! Sugimoto and Yamaguchi 2015, one of the nine policies compared there (section 5); good below
-//! another cache, where what was just read is the least likely to be asked for again.
+//! Sugimoto and Yamaguchi 2015, one of the nine policies compared there (section 5). It suits a cache below
+//! another one, where the block just read is the least likely to be requested again.
 //! # Picture
-//! new, hit → [ most recent ... least recent ], victim from the most recent end
+//! new, hit → [ MRU end ... LRU end ], victim from the MRU end
 //! # Transitions
-//! hit: to the most recent end | miss: in at the most recent end, in place of the block there
+//! hit: to the MRU end | miss: placed at the MRU end, in place of the block there
 //! # Parameters
 //! none
 //! # Deviations
 //! none
 //! # Cost
-//! O(1) an access; 8 bytes a slot
+//! O(1) per access; 8 bytes per slot
 
 use crate::structures::Queues;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};

@@ -1,20 +1,20 @@
-//! OPT: the block that is needed again latest goes first. Needs to know the future.
+//! OPT: evicts the block whose next use is furthest in the future. Needs to know the future.
 //!
 //! # Source
-//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
-//! Journal 5(2), 1966 (MIN).
+//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2),
+//! 1966 (MIN).
 //! # Picture
-//! victim ← [ needed latest, or never again ... needed next ]
+//! victim ← [ next use last, or never ... next use first ]
 //! # Transitions
-//! hit, miss: in the order of the next use, which the access tells | miss, with bypass: not kept
-//! if it is needed no earlier than every resident block
+//! hit, miss: ordered by the next use, which the access states | miss, with bypass: not kept if every
+//! resident block is used again sooner
 //! # Parameters
-//! bypass false: false: every missed block is placed (demand paging, the paper's MIN); true: a
-//! missed block may be served and not kept, which never misses more often
+//! bypass false: false places every missed block (demand paging, the paper's MIN); true may serve a missed
+//! block without keeping it, which never misses more often
 //! # Deviations
-//! where the future is not known (live), every block counts as never needed again
+//! where the future is not known (live), every block counts as never used again
 //! # Cost
-//! O(log slots) an access; 20 bytes a slot
+//! O(log slots) per access; 20 bytes per slot
 
 use crate::structures::Heap;
 use crate::{

@@ -1,26 +1,28 @@
-//! PROMOTE, one level of it: of what passes upwards it keeps a part by lot, and of what it has it gives a part away.
+//! PROMOTE, one level of it: keeps some of the blocks that pass upwards, at random, and hands some of those
+//! that are hit to the level above.
 //!
 //! # Source
-//! Gill, "On multi-level exclusive caching: offline optimality and why promotions are better than demotions", FAST
-//! 2008, section 4 (PROMOTE-LRU, figures 4 and 5)
+//! Gill, "On multi-level exclusive caching: offline optimality and why promotions are better than
+//! demotions", FAST 2008, section 4 (PROMOTE-LRU, figures 4 and 5)
 //! # Picture
-//! victim ← [ least recent ... most recent ] ← miss, by lot kept; hit → by lot: promoted, out at once when another
-//! comes | most recent
+//! victim ← [ LRU end ... MRU end ] ← miss, kept at random; hit → at random: promoted, the next victim |
+//! MRU end
 //! # Transitions
-//! miss: by lot passed upwards and not kept, else in, most recent | hit: by lot promoted, next victim, since it
-//! is the upper level's from now on, else most recent | demotion, notice: nothing is kept of it, since PROMOTE
-//! lives without; of a resident block: as a hit that is not promoted
+//! miss: at random passed upwards and not kept, else placed at the MRU end | hit: at random promoted, the
+//! next victim, because the level above has it now; else to the MRU end | demotion, notice: not kept,
+//! because PROMOTE needs none; of a resident block: as a hit without promotion
 //! # Parameters
-//! promote 0.5: the chance that a block is promoted, the paper's probPromote; it begins with the upper level's
-//! share of all slots, and is never higher
+//! promote 0.5: the probability that a block is promoted, the paper's probPromote; it begins with the upper
+//! level's share of all slots, and is never higher
 //! # Deviations
-//! the paper needs both levels: with every answer goes a mark whether a lower level has kept the block, and then the
-//! level above does not; and the level above says how long blocks stay in it, by which the chance adapts until they
-//! stay equally long in both. No level here is told either: the level above keeps what it reads in any case, so a
-//! block that is kept below is in both for a time, and the chance stays as it is set. What is left is the lot, with
-//! which no demotions are needed. A promoted block stays until its place is needed, which costs nobody anything
+//! the paper needs both levels. Each answer says whether a lower level has kept the block, and then the
+//! level above does not keep it; and the level above reports how long blocks stay in it, by which the
+//! probability adapts until they stay equally long in both. Here the levels exchange neither of these. The
+//! level above keeps what it reads in any case, so a block that is kept below is in both for a time, and
+//! the probability stays as it is set. What remains is the random choice, which needs no demotions. A
+//! promoted block stays until its slot is needed, at no cost
 //! # Cost
-//! O(1) an access; 9 bytes a slot
+//! O(1) per access; 9 bytes per slot
 
 use crate::structures::Queues;
 use crate::{

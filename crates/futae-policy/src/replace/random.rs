@@ -1,17 +1,17 @@
-//! Random: any resident block goes, all with equal chance.
+//! Random: evicts a resident block chosen at random, each with the same probability.
 //!
 //! # Source
 //! Belady 1966; RAND in Sugimoto and Yamaguchi 2015, section 5.
 //! # Picture
-//! new → { resident blocks } → one drawn by lot
+//! new → { resident blocks } → one chosen at random
 //! # Transitions
-//! hit: nothing | miss: in, in place of one drawn by lot
+//! hit: nothing | miss: placed, in place of a block chosen at random
 //! # Parameters
 //! seed 0: added to the run's seed
 //! # Deviations
-//! the lot of the next victim is drawn when the previous one leaves, so that `order` can name it
+//! the next victim is chosen when the previous one is evicted, so that `order` can name it
 //! # Cost
-//! O(1) an access; 8 bytes a slot
+//! O(1) per access; 8 bytes per slot
 
 use crate::structures::Pool;
 use crate::{Access, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError};

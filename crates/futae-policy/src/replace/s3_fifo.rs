@@ -1,30 +1,30 @@
-//! S3-FIFO: a small queue sifts out blocks that are asked for but once.
+//! S3-FIFO: a small queue filters out blocks that are requested only once.
 //!
 //! # Source
-//! Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache eviction", SOSP
-//! 2023, algorithm 1.
+//! Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023,
+//! algorithm 1.
 //! # Picture
-//! new → [ small, fifo ] → used twice: [ main, fifo with second chances ] → out;
-//! else name to ( ghost ), asked for again by name → main
+//! new → [ small, FIFO ] → used twice: [ main, FIFO with reinsertion ] → evicted; else ghost entry in (
+//! ghost ), requested again → main
 //! # Transitions
-//! hit: one use more, at most 3 | miss, name in ghost: to main | miss: to small | victim, small
-//! over its share: its oldest, which moves to main if it has two uses or more; else the oldest
-//! of main, which goes round with a use less if it has any
+//! hit: count + 1, at most 3 | miss, in ghost: to main | other miss: to small | victim, small over its
+//! share: its oldest, which moves to main instead if it has `threshold` uses or more; else the oldest of
+//! main, which is reinserted with count − 1 if its count is not 0
 //! # Parameters
 //! small 0.1: share of the slots for the small queue, rounded down, at least 1
-//! ghost 0.9: names as a share of the slots, rounded down, at least 1
-//! threshold 2: uses, beside the first, that bring a block from small to main
-//! fill_main false: while nothing was evicted yet, place in main what small has no share for
+//! ghost 0.9: ghost entries as a share of the slots, rounded down, at least 1
+//! threshold 2: uses, after the first, that move a block from small to main
+//! fill_main false: until the first eviction, place in main what exceeds the share of small
 //! # Deviations
-//! the paper makes room in main at once when a block moves there, and then evicts a second block
-//! from small; here one block goes for one that comes, so main is brought back to its share by
-//! the misses that follow (as in the authors' own libCacheSim). libCacheSim 0.3.5 fills main first
-//! while the cache is filling, of which the paper says nothing: `fill_main=true`
+//! when a block moves to main, the paper makes room in main at once and then evicts a second block from
+//! small. Here each miss evicts one block, so later misses bring main back to its share (as in the authors'
+//! own libCacheSim). libCacheSim 0.3.5 fills main first while the cache is filling, of which the paper says
+//! nothing: `fill_main=true`
 //! # libCacheSim
 //! libCacheSim fills the main queue while the cache is filling, of which the paper says nothing;
 //! `s3-fifo(fill_main=true)` does nearly the same
 //! # Cost
-//! O(1) an access, amortised; 23 bytes a slot, about 28 a name
+//! O(1) per access, amortised; 23 bytes per slot, about 28 per ghost entry
 
 use crate::structures::{Ghosts, LogQueues, Table};
 use crate::{

@@ -1,24 +1,27 @@
-//! Second hit: what is missed for the first time is not placed; a Bloom filter remembers its name, and the next miss
+//! Second hit: does not place a block at its first miss; a Bloom filter remembers it, and the next miss
 //! places it.
 //!
 //! # Source
-//! Maggs and Sitaraman, "Algorithmic nuggets in content delivery", ACM SIGCOMM Computer Communication Review 45(3),
-//! 2015 (cache on second hit); the filter: Bloom, "Space/time trade-offs in hash coding with allowable errors",
-//! Communications of the ACM 13(7), 1970
+//! Maggs and Sitaraman, "Algorithmic nuggets in content delivery", ACM SIGCOMM Computer Communication
+//! Review 45(3), 2015 (cache on second hit); the filter: Bloom, "Space/time trade-offs in hash coding with
+//! allowable errors", Communications of the ACM 13(7), 1970
 //! # Picture
-//! first miss → [ newer filter ] → full: becomes the older, whose names are forgotten | second miss → the policy inside
+//! first miss → [ newer filter ] → full: becomes the older one, whose contents are discarded | second miss
+//! → the inner policy
 //! # Transitions
-//! hit: of the policy inside | miss: in if either filter has the name and the policy inside wants it, else its name
-//! to the newer filter | demotion, notice: of the policy inside, since the level above has placed it
+//! hit: as the inner policy decides | miss: if either filter has the block, as the inner policy decides,
+//! else the block enters the newer filter | demotion, notice: as the inner policy decides, because the
+//! level above has placed the block
 //! # Parameters
-//! names 1000000: names that a filter takes until it becomes the older one
-//! bits 10: bits for each name; 10 are a chance of about 1 % that a filter has a name that was not noted
+//! names 1000000: blocks that a filter takes until it becomes the older one
+//! bits 10: bits per block; with 10, a filter reports a block that did not enter it with a probability of
+//! about 1 %
 //! # Deviations
-//! two filters of equal length take turns, so a name is remembered for at least `names` first misses and at most twice as
-//! many. The paper says that the names have to be forgotten in time, and leaves open how. The policy inside stands first,
-//! as in second-hit(sieve,names=50000); without one it is lru
+//! two filters of equal length take turns, so a block is remembered for at least `names` first misses and
+//! at most twice as many. The paper says that the filter has to forget in time, and leaves open how. The
+//! inner policy is the first argument, as in second-hit(sieve,names=50000); the default is lru
 //! # Cost
-//! that of the policy inside, and 0.69 × `bits` reads of memory a miss; 2.5 MB with these parameters
+//! that of the inner policy, and 0.69 × `bits` reads of memory per miss; 2.5 MB with these parameters
 
 use crate::structures::Bloom;
 use crate::{

@@ -1,18 +1,19 @@
-//! SIEVE: a queue that is never reordered, and a hand that moves from old to new over it.
+//! SIEVE: a queue whose order never changes, and a hand that passes over it from the oldest block to the
+//! newest.
 //!
 //! # Source
 //! Zhang, Yang, Yue, Vigfusson and Rashmi, "SIEVE is simpler than LRU", NSDI 2024, algorithm 1.
 //! # Picture
-//! [ oldest ... hand → ... newest ] ← new; visited: clear, go on | not visited: victim
+//! [ oldest ... hand → ... newest ] ← new; visited: clear the mark, next block | not visited: victim
 //! # Transitions
-//! hit: visited | miss: in at the newest end, not visited; after the newest the hand goes to the
-//! oldest
+//! hit: marked as visited | miss: placed at the newest end, not visited | the hand continues at the oldest
+//! block after the newest one
 //! # Parameters
 //! none
 //! # Deviations
 //! none
 //! # Cost
-//! O(1) an access, amortised; nothing but a mark on a hit; 12 bytes a slot
+//! O(1) per access, amortised; a hit only sets a mark; 12 bytes per slot
 
 use crate::structures::{LogQueue, Table};
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};

@@ -1,28 +1,28 @@
-//! Segmented LRU: a block must be hit once to be protected from those that are asked for once.
+//! Segmented LRU: a hit protects a block from eviction by blocks that are requested once.
 //!
 //! # Source
-//! Karedla, Love and Wherry, "Caching strategies to improve disk system performance", IEEE
-//! Computer 27(3), 1994.
+//! Karedla, Love and Wherry, "Caching strategies to improve disk system performance", IEEE Computer 27(3),
+//! 1994.
 //! # Picture
-//! out ← [ probationary, lru ] ← new; hit → [ protected, lru ] (→ [ more protected, lru ] ...); too many
-//! protected: the oldest back by one segment
+//! evicted ← [ probationary, LRU ] ← new; hit → [ protected, LRU ] (→ [ more protected, LRU ] ...);
+//! protected segment full: its LRU block moves down one segment
 //! # Transitions
-//! hit: to the recent end of the next higher segment, whose oldest moves to the recent end of the one below if
-//! there are too many in it, and so on down | miss: to the recent end of probationary | victim: the oldest of
-//! the lowest segment that has any
+//! hit: to the MRU end of the next higher segment; if that is over its share, its LRU block moves to the
+//! MRU end of the segment below, and so on down | miss: to the MRU end of probationary | victim: the LRU
+//! block of the lowest segment that is not empty
 //! # Parameters
-//! segments 2: one probationary and the rest protected, at most 4; `slru(segments=4)` is S4LRU (Huang, Birman,
-//! van Renesse, Lloyd, Kumar and Li, "An analysis of Facebook photo caching", SOSP 2013)
-//! protected 0.8: share of the slots for all protected segments together, rounded down in each; all segments
-//! have equal shares if there are more than two and this is not set
+//! segments 2: number of segments, 2 to 4, of which one is probationary; `slru(segments=4)` is S4LRU
+//! (Huang, Birman, van Renesse, Lloyd, Kumar and Li, "An analysis of Facebook photo caching", SOSP 2013)
+//! protected 0.8: share of the slots for all protected segments together, rounded down in each. With more
+//! than two segments the default is equal shares for all segments
 //! fill false: place a new block in the lowest segment that has room, where the paper has probationary only
 //! # Deviations
 //! the paper leaves the share open and finds it best between a half and nearly all
 //! # libCacheSim
-//! libCacheSim has four equal segments and puts a new block into the lowest that has room; the paper has two.
-//! `slru(segments=4,fill=true)` has the same counts
+//! libCacheSim has four equal segments and puts a new block into the lowest that has room; the paper has
+//! two. `slru(segments=4,fill=true)` has the same counts
 //! # Cost
-//! O(1) an access; 14 bytes a slot
+//! O(1) per access; 14 bytes per slot
 
 use crate::structures::LogQueues;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};

@@ -1,27 +1,29 @@
-//! 3L-Cache: learned, but a forest of trees is asked of a few candidates only, and each answer serves many evictions.
+//! 3L-Cache: learned, but the forest of trees evaluates only a few candidates, and each evaluation serves
+//! many evictions.
 //!
 //! # Source
-//! Zhou, Niu, Xiong, Fang and Wang, "3L-Cache: low overhead and precise learning-based eviction policy for caches",
-//! FAST 2025. The paper was not at hand; followed is what libCacheSim's 3LCache does, by its objective of the object
-//! miss ratio for objects of one size, read as a description
+//! Zhou, Niu, Xiong, Fang and Wang, "3L-Cache: low overhead and precise learning-based eviction policy for
+//! caches", FAST 2025. The paper was not at hand; followed is what libCacheSim's 3LCache does, by its
+//! objective of the object miss ratio for objects of one size, read as a description
 //! # Picture
-//! [ oldest ... scanned from here, round and round → ... newest ] → candidates → forest → heap by next use → victim
+//! [ oldest ... scan position → ... newest ] → candidates → forest → heap by next use → victim
 //! # Transitions
-//! hit: to the newest end; what was expected of it no longer counts | miss: in at the newest end | any use: gives a sample of
-//! the block that waits a label, one in four; and once blocks have left, a block by lot, resident or remembered, becomes a
-//! sample if none of it waits | victim: of the candidates the one whose next use is expected latest; until there is a
-//! forest, the oldest. When half of the candidates have gone, new ones are drawn: newcomers, if they are more than
-//! a share of the cache, and blocks in order from where the scan stands, that were used rarely or are among the oldest.
-//! After a round the shares are tuned by where the victims came from
+//! hit: to the newest end; the earlier prediction for it is discarded | miss: placed at the newest end |
+//! each use: labels a waiting sample of the block, one in four; once blocks were evicted, a random block,
+//! resident or with a ghost entry, becomes a sample unless one of it waits | victim: the candidate whose
+//! next use is predicted to be the latest; until there is a forest, the oldest. When half of the candidates
+//! are gone, new ones are taken: new blocks, if they are more than a share of the cache, and blocks from
+//! the scan position on that were used rarely or are among the oldest. After a round the shares are adapted
+//! by the origin of the victims
 //! # Parameters
-//! window 2: names that are remembered, in slots, beside the cache's own: window − 1; at most 16
-//! labels 4096: labels from which a forest is learned
+//! window 2: ghost entries are (window − 1) × slots; at most 16
+//! labels 4096: labels from which a forest is trained
 //! # Deviations
-//! 16 trees of depth 4 learned from 4,096 labels (see `lrb`), in place of LightGBM's 16 trees of 32 leaves from 65,536;
-//! the window is a parameter, where 3L-Cache tunes it between 2 and 6; there are no sizes
+//! 16 trees of depth 4 trained from 4,096 labels (see `lrb`), in place of LightGBM's 16 trees of 32 leaves
+//! from 65,536; the window is a parameter, where 3L-Cache tunes it between 2 and 6; there are no sizes
 //! # Cost
-//! O(log candidates) an eviction, 64 steps for a candidate, and some milliseconds when a forest is learned; 90 bytes a slot,
-//! about 76 a name
+//! O(log candidates) per eviction, 64 steps per candidate, and some milliseconds to train a forest; 90
+//! bytes per slot, about 76 per ghost entry
 
 use super::lrb::{Uses, label};
 use crate::policy::order_by_evicting;

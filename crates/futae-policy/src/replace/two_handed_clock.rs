@@ -1,20 +1,20 @@
-//! Two-handed clock: the front hand takes marks off, the back hand follows at a distance and takes
-//! who was not used in between.
+//! Two-handed clock: the front hand clears marks; the back hand follows at a distance and evicts blocks
+//! that were not used in between.
 //!
 //! # Source
 //! The pageout daemon of 4.3BSD Reno and System V (McKusick, Leffler and others, "The design and
 //! implementation of the 4.3BSD UNIX operating system").
 //! # Picture
-//! ring of slots: back hand → unmarked: victim ... spread ... front hand → mark off
+//! ring of slots: back hand → not marked: victim ... spread ... front hand → clear the mark
 //! # Transitions
-//! hit: mark | miss: in at the place of the victim, unmarked | victim: both hands go on by one
-//! place until the back hand finds an unmarked block
+//! hit: marked | miss: placed where the victim was, not marked | victim: both hands advance slot by slot
+//! until the back hand finds a block that is not marked
 //! # Parameters
-//! spread 0.25: distance of the hands as a share of the ring, rounded down; 0 and 1: one hand
+//! spread 0.25: distance of the hands as a share of the ring, rounded down; with 0 or 1 there is one hand
 //! # Deviations
-//! the hands move when a block is needed, not by a daemon ahead of need; a newcomer is unmarked
+//! the hands move when a slot is needed, where a daemon moves them in advance; a new block is not marked
 //! # Cost
-//! O(1) an access, amortised; 1 byte a slot
+//! O(1) per access, amortised; 1 byte per slot
 
 use crate::policy::order_by_evicting;
 use crate::structures::Ring;

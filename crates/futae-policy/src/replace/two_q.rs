@@ -1,20 +1,20 @@
-//! 2Q: a block earns the main queue by coming back after it left.
+//! 2Q: a block enters the main queue if it is requested again after its eviction from a small FIFO queue.
 //!
 //! # Source
-//! Johnson and Shasha, "2Q: a low overhead high performance buffer management replacement
-//! algorithm", VLDB 1994, the full version.
+//! Johnson and Shasha, "2Q: a low overhead high performance buffer management replacement algorithm", VLDB
+//! 1994, the full version.
 //! # Picture
-//! new → [ A1in, fifo ] → name to ( A1out ); asked for again by name → [ Am, lru ] → out
+//! new → [ A1in, FIFO ] → ghost entry in ( A1out ), requested again → [ Am, LRU ] → evicted
 //! # Transitions
-//! hit in Am: to its most recent end | hit in A1in: stay | miss, name in A1out: to Am |
-//! miss: to A1in | victim: the oldest of A1in while it is larger than k_in, else of Am
+//! hit in Am: to its MRU end | hit in A1in: stays | miss, in A1out: to Am | other miss: to A1in | victim:
+//! the oldest of A1in while A1in is longer than k_in, else the LRU block of Am
 //! # Parameters
 //! k_in 0.25: share of the slots that A1in keeps, rounded down, at least 1
-//! k_out 0.5: names in A1out as a share of the slots, rounded down, at least 1
+//! k_out 0.5: ghost entries in A1out as a share of the slots, rounded down, at least 1
 //! # Deviations
-//! none. libCacheSim caps Am at the rest of the slots even while the cache is filling
+//! none. libCacheSim limits Am to the rest of the slots even while the cache is filling
 //! # Cost
-//! O(1) an access; 22 bytes a slot, about 28 a name
+//! O(1) per access; 22 bytes per slot, about 28 per ghost entry
 
 use crate::structures::{Ghosts, LogQueues, MissNote, Table};
 use crate::{

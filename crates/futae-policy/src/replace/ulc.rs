@@ -1,28 +1,33 @@
-//! ULC, the upper level: places each block in this level, in the one below or in neither, by the distance of its last two uses.
+//! ULC, the upper level: places each block in this level, in the one below or in neither, by the distance
+//! of its last two uses.
 //!
 //! # Source
-//! Jiang and Zhang, "ULC: a file block placement and replacement protocol to effectively exploit hierarchical locality
-//! in multi-level buffer caches", ICDCS 2004, for one client and two levels. The paper was not at hand; followed are its abstract and
-//! the outline of its protocol: the uniLRUstack, its yardsticks, and the messages Retrieve and Demote
+//! Jiang and Zhang, "ULC: a file block placement and replacement protocol to effectively exploit
+//! hierarchical locality in multi-level buffer caches", ICDCS 2004, for one client and two levels. The
+//! paper was not at hand; followed are its abstract and the outline of its protocol: the uniLRUstack, its
+//! yardsticks, and the messages Retrieve and Demote
 //! # Picture
-//! uniLRUstack, by recency: [ top ... Y1, the oldest block of this level ... Y2, the oldest of the level below ]; departed
-//! blocks among them are remembered down to the older of Y1 and Y2
+//! uniLRUstack, by recency: [ top ... Y1, the oldest block of this level ... Y2, the oldest of the level
+//! below ]; ghost entries among them, down to the older of Y1 and Y2
 //! # Transitions
-//! use of a block no older than Y1, or while this level has room: to this level; Y1 is demoted | else no older than Y2, or
-//! while the level below has room: to the level below | else: served, kept nowhere | every use: to the top of the stack | demotion of
-//! Y1: to the level below, by its recency; if that is full, the oldest there departs | every read, write and demotion tells the level
-//! below whether to keep the block, and when it was used last
+//! use of a block no older than Y1, or while this level has room: to this level; Y1 is demoted | else no
+//! older than Y2, or while the level below has room: to the level below | else: served, not kept | every
+//! use: to the top of the stack | demotion of Y1: to the level below, by its recency; if that is full, the
+//! oldest block there is evicted | every read, write and demotion tells the level below whether to keep the
+//! block, and when it was used last
 //! # Parameters
-//! below 0: slots of the level below; a simulation of several levels sets it. With 0 there is no level below
-//! history 2: departed blocks that are remembered, as a multiple of the slots of both levels, at most 64
+//! below 0: slots of the level below; a simulation of several levels sets it. With 0 there is no level
+//! below
+//! history 2: ghost entries, as a multiple of the slots of both levels, at most 64
 //! # Deviations
-//! The paper's temporary buffer for blocks that pass through (tempLRU) is left out: a block that is kept nowhere misses if it is
-//! requested again at once. A Y1 that is older than every block of a full level below departs at once, without a message. `history` bounds the stack,
-//! which the paper only prunes. The server's gLRU for several clients is left out: the level below would have to
-//! tell each client what it evicts, and no message goes upwards. Write-back is refused: the level below is not told of a
-//! write that stays above. A live cache sends no directives and has `below` 0
+//! the paper's temporary buffer for blocks that pass through (tempLRU) is left out: a block that is not
+//! kept misses if it is requested again at once. A Y1 that is older than every block of a full level below
+//! is evicted without a message. `history` bounds the stack, which the paper only prunes. The server's gLRU
+//! for several clients is left out: the level below would have to tell each client what it evicts, and no
+//! message goes upwards. Write-back is refused: the level below is not told of a write that stays above. A
+//! live cache sends no directives and has `below` 0
 //! # Cost
-//! O(log n) an access; about 60 bytes a slot of both levels and a remembered block
+//! O(log n) per access; about 60 bytes per slot of both levels and per ghost entry
 
 use crate::structures::{Heap, Names, Table};
 use crate::{

@@ -1,30 +1,31 @@
-//! W-TinyLFU: a small window admits; only who was asked for more often than the block that would
-//! go may enter the main space.
+//! W-TinyLFU: new blocks enter a small window; a block moves from it to the main space only if it was
+//! requested more often than the block that it would replace.
 //!
 //! # Source
-//! Einziger, Friedman and Manes, "TinyLFU: a highly efficient cache admission policy", ACM ToS
-//! 13(4), 2017; the adaptive window: Einziger, Eytan, Friedman and Manes, "Adaptive software
-//! cache management", Middleware 2018.
+//! Einziger, Friedman and Manes, "TinyLFU: a highly efficient cache admission policy", ACM ToS 13(4), 2017;
+//! the adaptive window: Einziger, Eytan, Friedman and Manes, "Adaptive software cache management",
+//! Middleware 2018.
 //! # Picture
-//! new → [ window, lru ] → asked for more often than the oldest on probation? →
-//! [ main: probation | protected, a segmented lru ] ; the other one goes
+//! new → [ window, LRU ] → requested more often than the LRU block of probation? → [ main: probation |
+//! protected, segmented LRU ]; the other one is evicted
 //! # Transitions
-//! hit in window: to its recent end | hit in main: as in segmented LRU | miss: to the window |
-//! victim, window full: its oldest or the oldest on probation, whichever the sketch counts less |
-//! every access is counted in the sketch
+//! hit in window: to its MRU end | hit in main: as in segmented LRU | miss: to window | victim, window
+//! full: of the LRU blocks of window and probation, the one with the lower count in the sketch | every
+//! access is counted in the sketch
 //! # Parameters
-//! window 0.01: share of the slots for the window at first, rounded up, at least 1
+//! window 0.01: initial share of the slots for the window, rounded up, at least 1
 //! protected 0.8: share of main for the protected segment, rounded down
-//! adaptive true: let the window climb towards the share with the better hit ratio
+//! adaptive true: adapt the size of the window by hill climbing on the hit ratio
 //! # Deviations
-//! the window climbs as the paper has it: every ten accesses a slot, by a sixteenth of the slots
-//! at first, in the same direction while hits grow, back otherwise, each time by 2 % less, and
-//! from the start again when the hit ratio moves by 5 points. No doorkeeper. libCacheSim's window
-//! is fixed and its sketch another: the two differ by a point or two either way
+//! the window adapts as in the paper: every ten accesses per slot by a step, at first a sixteenth of the
+//! slots, in the same direction while hits grow and else in the other one. Each step is 2 % smaller than
+//! the one before, and the first size again after the hit ratio changes by 5 points. There is no
+//! doorkeeper. libCacheSim has a fixed window and another sketch; hit ratios differ by a point or two
+//! either way
 //! # libCacheSim
-//! libCacheSim's window is fixed, where the paper has it climb as here, and its sketch is another
+//! libCacheSim's window is fixed, where the paper's and this one adapt, and its sketch is another
 //! # Cost
-//! O(1) an access, amortised; 30 to 38 bytes a slot with the sketch
+//! O(1) per access, amortised; 30 to 38 bytes per slot with the sketch
 
 use crate::structures::{LogQueues, Sketch, Table};
 use crate::{
