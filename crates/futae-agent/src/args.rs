@@ -9,26 +9,27 @@ use std::time::Duration;
 
 /// Count the reads and evictions of this machine's page cache, and report them to a host
 ///
-/// Needs Linux 6.1 or later with BTF, and root, to count by eBPF; otherwise it says so and reports what
-/// /proc/vmstat has.
+/// Counting by eBPF needs Linux 6.1 or later with BTF, and root. Without them the agent logs that,
+/// and reports the counters of /proc/vmstat.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Where reports go: the path of a virtio-serial port, vsock:CID:PORT, unix:PATH, tcp:HOST:PORT,
-    /// or - for lines of JSON on standard output
+    /// Destination of reports: the path of a virtio-serial port, vsock:CID:PORT, unix:PATH,
+    /// tcp:HOST:PORT, or - for lines of JSON on standard output
     #[arg(long, value_name = "ADDRESS", default_value = "-")]
     report: String,
-    /// How often to report, e.g. 500ms; at least 100ms
+    /// Interval between reports, e.g. 500ms; at least 100ms
     #[arg(long, value_name = "TIME", default_value = "1s")]
     period: String,
     /// Count for this time, print a table and exit
     #[arg(long, value_name = "TIME", conflicts_with_all = ["report", "notices", "sample"])]
     once: Option<String>,
-    /// Report where on the disks the pages are that memory reclaim evicted
+    /// Report the places on disk of the pages that memory reclaim evicted
     #[arg(long)]
     notices: bool,
-    /// Demote pages that are evicted, with their data: implies --notices. The host reads them in this machine's
-    /// memory where the disk is a vhost-user device of `futae serve`; else they go by a channel disk, which `futae
-    /// serve --evictions-disk` offers beside the export; without either, notices are sent alone
+    /// Demote evicted pages with their data; implies --notices. If the disk is a vhost-user device
+    /// of `futae serve`, the host reads the pages in this machine's memory. Otherwise the agent
+    /// writes them to a channel disk, which `futae serve --evictions-disk` offers beside the
+    /// export. Without either, it sends notices alone
     #[arg(long, conflicts_with_all = ["once", "no_bpf"])]
     evictions: bool,
     /// The channel disk: a path, or auto to look for it among all disks
@@ -48,15 +49,16 @@ pub struct Args {
         requires = "evictions"
     )]
     evictions_cpu: String,
-    /// What is counted: reads, and all else that the page cache does; or evictions alone, for which no program runs
-    /// where pages are read, and samples have what /proc/vmstat has; auto: evictions with --evictions, unless
-    /// --sample, --groups or --top asks for more, and reads otherwise
+    /// What to count. reads: reads, and all other activity of the page cache. evictions: evictions
+    /// alone; then no eBPF program runs on reads, and samples have the counters of /proc/vmstat.
+    /// auto: evictions with --evictions, unless --sample, --groups or --top needs more; otherwise
+    /// reads
     #[arg(long, value_name = "auto|reads|evictions", default_value = "auto")]
     count: String,
     /// Report each memory cgroup
     #[arg(long)]
     groups: bool,
-    /// Report the busiest files, this many; at most 256
+    /// Report this many of the busiest files, at most 256
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     top: usize,
     /// Share of the pages whose reads are reported one by one, for miss-ratio curves, e.g. 0.01

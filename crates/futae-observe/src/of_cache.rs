@@ -41,31 +41,31 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
         "Size of the blocks that have a place and not yet their data",
         |it| (it.engine.loading_blocks * it.engine.block_bytes).into(),
     ),
-    metric("cache_requests", Counter, "Blocks asked for", |it| {
+    metric("cache_requests", Counter, "Blocks requested", |it| {
         it.engine.counters.requests.into()
     }),
     metric(
         "cache_hits",
         Counter,
-        "Blocks asked for that were in the cache",
+        "Requested blocks that were in the cache",
         |it| it.engine.counters.hits.into(),
     ),
     metric(
         "cache_misses",
         Counter,
-        "Blocks asked for that were not in the cache",
+        "Requested blocks that were not in the cache",
         |it| it.engine.counters.misses.into(),
     ),
     metric(
         "cache_admissions",
         Counter,
-        "Blocks placed, however they came",
+        "Blocks placed, by any kind of access",
         |it| it.engine.counters.admissions.into(),
     ),
     metric(
         "cache_evictions",
         Counter,
-        "Blocks given up to make room",
+        "Blocks evicted to make room",
         |it| it.engine.counters.evictions.into(),
     ),
     metric(
@@ -89,7 +89,7 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
     metric(
         "cache_demotions_refused",
         Counter,
-        "Blocks demoted that were not believed",
+        "Demoted blocks that were refused",
         |it| it.engine.demotions_refused.into(),
     ),
     metric(
@@ -113,13 +113,13 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
     metric(
         "cache_notices_in",
         Counter,
-        "Blocks that an agent or a client said are evicted above",
+        "Blocks whose eviction above an agent or a client reported",
         |it| it.engine.counters.notices_in.into(),
     ),
     metric(
         "cache_notices_dropped",
         Counter,
-        "Blocks of notices that were dropped, since too many waited",
+        "Blocks of notices that were dropped because too many waited",
         |it| it.engine.notices_dropped.into(),
     ),
     metric(
@@ -155,7 +155,7 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
     metric(
         "cache_memory_verified_blocks",
         Counter,
-        "Blocks found in the memory file that had their hash when they were first asked for",
+        "Blocks found in the memory file whose hash was right at their first request",
         |it| it.engine.memory.memory_verified_blocks.into(),
     ),
     metric(
@@ -209,7 +209,7 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
     metric(
         "cache_preload_read_blocks",
         Counter,
-        "Blocks read from stores because the policy or --state asked for them",
+        "Blocks read from stores because the policy or --state requested them",
         |it| it.engine.preload_reads.into(),
     ),
     metric(
@@ -227,7 +227,7 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
     metric(
         "cache_throttled_writes",
         Counter,
-        "Writes that waited since too much was dirty",
+        "Writes that waited because too much was dirty",
         |it| it.engine.throttled_writes.into(),
     ),
     metric(
@@ -261,13 +261,13 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
     metric(
         "export_requests_limit",
         Gauge,
-        "Requests a second that the export is served at most, iops=",
+        "Limit on requests per second, iops=",
         |it| rates(it).and_then(|rates| rates.iops_limit).into(),
     ),
     metric(
         "export_bandwidth_limit_bytes",
         Gauge,
-        "Bytes a second that the export is served at most, bandwidth=",
+        "Limit on bytes per second, bandwidth=",
         |it| {
             rates(it)
                 .and_then(|rates| rates.bandwidth_limit_bytes)
@@ -283,13 +283,13 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
     metric(
         "export_delayed_seconds",
         Counter,
-        "How long they waited, taken together",
+        "Total time that they waited",
         |it| rates(it).map(|rates| rates.delayed_seconds).into(),
     ),
     metric(
         "export_weight",
         Gauge,
-        "Its part of the requests that the server may have under way, beside those of other exports, weight=",
+        "Weight of the export among the requests in flight, weight=",
         |it| {
             rates(it)
                 .and_then(|rates| rates.weight.map(u64::from))
@@ -299,13 +299,13 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
     metric(
         "export_held_requests",
         Counter,
-        "Requests that waited since the server had as many under way as it may, --requests-max",
+        "Requests that waited because as many were in flight as --requests-max allows",
         |it| rates(it).map(|rates| rates.held_requests).into(),
     ),
     metric(
         "export_blind",
         Gauge,
-        "1: an exclusive cache, and nobody tells what is evicted above",
+        "1: an exclusive cache, and no client or agent reports evictions above",
         |it| {
             it.export
                 .as_ref()
@@ -318,19 +318,19 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
         "1: an earlier server lost writes, and no FLUSH has failed because of it yet",
         |it| it.volume.unclean.into(),
     ),
-    metric("export_requests", Counter, "Blocks asked for", |it| {
+    metric("export_requests", Counter, "Blocks requested", |it| {
         it.volume.requests.into()
     }),
     metric(
         "export_hits",
         Counter,
-        "Blocks asked for that were in the cache",
+        "Requested blocks that were in the cache",
         |it| it.volume.hits.into(),
     ),
     metric(
         "export_misses",
         Counter,
-        "Blocks asked for that were not in the cache",
+        "Requested blocks that were not in the cache",
         |it| it.volume.misses.into(),
     ),
     metric("export_demotions_in", Counter, "Blocks demoted", |it| {
@@ -339,7 +339,7 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
     metric(
         "export_notices_in",
         Counter,
-        "Blocks that an agent or a client said are evicted above",
+        "Blocks whose eviction above an agent or a client reported",
         |it| it.volume.notices_in.into(),
     ),
     metric(
@@ -378,31 +378,31 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
     metric(
         "double_cached_bytes",
         Gauge,
-        "Size of the blocks in the cache that clients were given too and have not said that they evicted",
+        "Size of the blocks in the cache that clients also read and whose eviction they have not reported",
         |it| it.volume.double_cached_bytes.into(),
     ),
     metric(
         "export_store_read_seconds",
         Gauge,
-        "Time of a read from the store, by the block: a moving average",
+        "Time of a read from the store per block: a moving average",
         |it| seconds(it.volume.read_micros),
     ),
     metric(
         "export_store_read_p99_seconds",
         Gauge,
-        "Time that 99 of 100 reads take at most, by the block",
+        "99th percentile of the time of a read per block",
         |it| seconds(it.volume.read_micros_p99),
     ),
     metric(
         "export_store_write_seconds",
         Gauge,
-        "Time of a write to the store, by the block: a moving average",
+        "Time of a write to the store per block: a moving average",
         |it| seconds(it.volume.write_micros),
     ),
     metric(
         "export_store_write_p99_seconds",
         Gauge,
-        "Time that 99 of 100 writes take at most, by the block",
+        "99th percentile of the time of a write per block",
         |it| seconds(it.volume.write_micros_p99),
     ),
 ];
@@ -416,7 +416,7 @@ pub(crate) const DURATIONS: &[Durations<OneExport>] = &[
     },
     Durations {
         name: "export_store_duration_seconds",
-        help: "Time of an operation of the store, however many blocks it has",
+        help: "Time of an operation of the store, of any number of blocks",
         value: |it| &it.volume.store_latencies,
     },
 ];

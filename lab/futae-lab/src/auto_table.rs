@@ -41,7 +41,7 @@ pub struct Args {
     /// Requests of each source at most
     #[arg(long, value_name = "REQUESTS", default_value_t = 300_000)]
     requests: u64,
-    /// All randomness comes from this number
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

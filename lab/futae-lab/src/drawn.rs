@@ -12,7 +12,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Draw configurations by lot, predict what they hit, and measure them with guests
+/// Choose configurations at random, predict their hit ratios, and measure them with guests
 ///
 /// A configuration is one guest or two, their kernel, a split of memory between their page caches and a server's cache, the
 /// server's policy, and a load. Of two guests the second reads once, twice or four times as often. They read by rounds of 500 reads

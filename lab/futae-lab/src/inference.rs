@@ -38,7 +38,7 @@ pub struct Args {
     /// Requests before counting begins, and requests that are counted, as a multiple of the blocks
     #[arg(long, value_name = "PASSES", default_value_t = 10)]
     passes: u64,
-    /// All randomness comes from this number
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print JSON

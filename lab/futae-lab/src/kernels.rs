@@ -90,7 +90,7 @@ pub struct Reads {
     /// Reads that are counted
     #[arg(long, value_name = "READS", default_value_t = 40_000)]
     pub reads: u64,
-    /// All randomness comes from this number
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

@@ -44,7 +44,7 @@ struct RunArgs {
     /// Divide sizes by this; 1 is the paper's full size
     #[arg(long, default_value_t = 64)]
     scale: u64,
-    /// All randomness comes from this number
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Run it this many times, with this seed and those that follow, and check every run

@@ -18,7 +18,7 @@ pub type Progress<'a> = dyn Fn(f64) + Sync + 'a;
 pub struct Options {
     /// Sizes are divided by this; 1 is full size. Experiments that are small anyway ignore it, and live ones.
     pub scale: u64,
-    /// All randomness comes from this number.
+    /// Seed of all randomness.
     pub seed: u64,
     /// Threads to run on.
     pub threads: usize,

@@ -27,35 +27,38 @@ const LATENCY_DEFAULT: &str = "upper=1us,lower=10us,link=30us,store=300us";
 
 /// Advise how to divide memory between guests and host, and which policy to use
 ///
-/// Simulates choices of memory and policies under a trace or a workload, and says which is best. Each figure has the
-/// bounds within which 95 of 100 runs as long as this one are expected under the same load. A recording by futae
-/// record was made at the host, where only the host's cache is up for choice; of any other trace it is assumed that
-/// programs in the guest made the requests.
+/// Simulates choices of memory and policies under a trace or a workload, and recommends the best.
+/// Each figure has the bounds within which 95 of 100 runs of this length are expected under the
+/// same load. A recording by futae record was made at the host, where only the host's cache can be
+/// chosen. The requests of any other trace are taken as those of programs in the guest.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What is asked for, one for each guest: a trace file or its URL, or e.g. zipf(1.0):10GiB
+    /// The requests, one source for each guest: a trace file or its URL, or a workload, e.g.
+    /// zipf(1.0):10GiB
     #[arg(value_name = "TRACE|WORKLOAD", required = true)]
     sources: Vec<SourceName>,
-    /// All memory that is to be divided; of a trace made at the host, that of the host's cache
+    /// Total memory to divide; for a trace made at the host, the memory of the host's cache
     #[arg(long)]
     memory: Size,
     /// Where the requests were made [default: host for a recording by futae record, otherwise guest]
     #[arg(long, value_enum)]
     at: Option<Place>,
-    /// Memory of each guest's own cache, where it is settled; all of --memory is then the host's
+    /// Memory of each guest's own cache, if it is fixed; all of --memory is then the host's
     #[arg(long, value_name = "SIZE")]
     guest_memory: Option<Size>,
-    /// How a guest's own cache replaces: linux (active and inactive lists), mglru (multi-generational LRU), lru, or any
-    /// policy
+    /// Replacement policy of a guest's own cache: linux (active and inactive lists), mglru
+    /// (multi-generational LRU), lru, or any policy
     #[arg(long, value_name = "POLICY", default_value_t = PolicySpec::of(Kind::linux))]
     guest_cache: PolicySpec,
-    /// A server's control socket: the guests' caches replace as its agents report
+    /// A server's control socket: take the replacement policy of the guests' caches from the
+    /// reports of its agents
     #[arg(long, value_name = "CONTROL", conflicts_with = "guest_cache")]
     agents: Option<String>,
     /// Policies for the host's cache, separated by commas [default: those that suit the place]
     #[arg(long, value_name = "POLICY,...")]
     policies: Option<String>,
-    /// What a request takes [default: upper=1us,lower=10us,link=30us,store=300us; of a recording by futae record, the store takes what it took then]
+    /// What a request takes [default: upper=1us,lower=10us,link=30us,store=300us; for a recording
+    /// by futae record, the recorded latency of the store]
     #[arg(long, value_name = "PLACE=TIME,...")]
     latency: Option<Latency>,
     /// Requests before counting begins [default: a quarter of a trace, 5 times the blocks of a workload that repeats]
@@ -64,7 +67,7 @@ pub struct Args {
     /// Requests that are counted [default: all that are left, or 5 times the blocks of a workload that repeats]
     #[arg(long)]
     requests: Option<u64>,
-    /// All randomness comes from this number
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -80,7 +83,8 @@ pub struct Args {
     /// Write the forecast to FILE, for futae verify
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Write the advised cache and policy into FILE, a configuration of futae serve. What else is in it stays
+    /// Write the advised cache and policy into FILE, a configuration of futae serve. Its other
+    /// settings stay
     #[arg(long, value_name = "FILE.toml")]
     apply: Option<PathBuf>,
 }

@@ -24,7 +24,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Move memory between running guests to where it saves the most time
 ///
-/// Every decision is a line that says which numbers made it. Runs until it is interrupted.
+/// Prints each decision as a line with the numbers that led to it. Runs until interrupted.
 #[derive(clap::Args)]
 pub struct Args {
     /// Guests, bounds and settings; docs/reference/configuration.md describes the file
@@ -33,12 +33,12 @@ pub struct Args {
     /// Print decisions and their reasons without carrying them out
     #[arg(long)]
     dry_run: bool,
-    /// Add each period to this file, for --advise: what each guest had and did, and its miss-ratio curve. About 0.3 KiB a guest and
-    /// period. Needs evaluator = "mrc"
+    /// Append each period to this file, for --advise: the memory, the requests and the miss-ratio
+    /// curve of each guest. About 0.3 KiB per guest and period. Needs evaluator = "mrc"
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Say what would have been done with the guests in a file that --record wrote, and how much access time it would have saved, and
-    /// end. No guest is asked or told anything
+    /// Report what the balancer would have done with the guests of a file that --record wrote, and
+    /// how much access time that would have saved, and exit. Does not contact any guest
     #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "dry_run", "periods"])]
     advise: Option<PathBuf>,
     /// Number of periods to run

@@ -16,13 +16,14 @@ use std::time::Duration;
 ///
 /// Makes a disk image, serves it from a lower cache over a socket, mounts it through an upper
 /// cache, and reads blocks uniformly at random: first over an LRU lower cache, then over one kept
-/// exclusive by demotion. Everything is taken down and removed in the end. TMPDIR chooses where
-/// the image is made.
+/// exclusive by demotion. The image is made in $TMPDIR. At the end the demonstration removes
+/// everything that it made.
 ///
-/// With --guests the upper caches are the page caches of two Debian kernels in QEMU, which know nothing
-/// of futae, and the memory of the lower cache is used in five ways: not at all, by the host's page cache, by
-/// futae with LRU, by futae with an exclusive cache to which an agent in each guest demotes, and by the guests
-/// themselves. Each kernel, choice, store latency and disk that is given is run with each way.
+/// With --guests the upper caches are the page caches of two Debian kernels in QEMU, which know
+/// nothing of futae, and the memory of the lower cache is used in five ways: not at all, by the
+/// host's page cache, by futae with LRU, by futae with an exclusive cache to which an agent in each
+/// guest demotes, and by the guests themselves. Each combination of the given kernels, choices,
+/// store latencies and disks runs in each way.
 #[derive(clap::Args)]
 pub struct Args {
     /// Two guests in QEMU above the host's memory, used in five ways; takes some minutes, and needs
@@ -45,7 +46,7 @@ pub struct Args {
     /// With --guests, the share of writes among the operations, from 0 to 1 [default: 0]
     #[arg(long, value_name = "SHARE", requires = "guests")]
     writes: Option<String>,
-    /// With --guests, they read and write a file of ext4 in place of the device
+    /// With --guests, read and write a file on ext4 instead of the device
     #[arg(long, requires = "guests")]
     files: bool,
     /// Size of the disk image, of each guest's with --guests [default: 640MiB, which is 1/16 of the
@@ -72,12 +73,12 @@ pub struct Args {
     /// Threads that read; with 1, every decision is as simulated
     #[arg(long, default_value_t = 8)]
     threads: usize,
-    /// How much longer the disk takes than it does, e.g. 200us or 5ms: every read of the disk image begins that much
-    /// later. With --guests every operation of the store, by nbdkit in whole milliseconds, and several values can be given
-    /// [default: 0]
+    /// Latency that is added to the disk, e.g. 200us or 5ms: each read of the disk image begins
+    /// that much later. With --guests every operation of the store, by nbdkit in whole
+    /// milliseconds, and several values can be given [default: 0]
     #[arg(long, value_name = "DURATION,...")]
     store_latency: Option<String>,
-    /// All randomness comes from this number
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print JSON

@@ -31,8 +31,9 @@ enum Order {
 
 /// Add an export while clients are connected to others
 ///
-/// Clients find it at the sockets that serve all exports. Without a share it joins the cache of the exports without one, or the server makes that cache
-/// anew; a share is memory in addition to --cache. A source that another export uses is refused, unless both are read-only.
+/// Clients find it at the sockets that serve all exports. Without a share it joins the cache of the
+/// exports without one, or the server creates that cache; a share is memory in addition to --cache.
+/// A source that another export uses is refused, unless both are read-only.
 #[derive(clap::Args)]
 struct Add {
     /// The control socket of the server: unix:PATH or PATH
@@ -52,15 +53,15 @@ struct Remove {
     control: String,
     /// The export
     export: String,
-    /// Disconnect the clients that have it open. What the server has answered is flushed all the same
+    /// Disconnect the clients that have it open. Acknowledged writes are flushed nevertheless
     #[arg(long)]
     force: bool,
 }
 
 /// Change the size of the cache of an export
 ///
-/// An export with a share has a cache of its own; the others have one together, which is resized whichever of them is
-/// named. Contents and their order are kept, but for what no longer fits.
+/// An export with a share has its own cache; the others share one, which is resized if any of them
+/// is named. Blocks that still fit stay, in their order.
 #[derive(clap::Args)]
 struct Resize {
     /// The control socket of the server: unix:PATH or PATH
@@ -73,8 +74,8 @@ struct Resize {
 
 /// Change the limits of an export's requests and bytes per second
 ///
-/// A limit that is not given is lifted. Requests that wait are looked at anew. With --config the limits of the file come back at
-/// the next SIGHUP.
+/// A limit that is not given is removed. The new limits also apply to requests that wait. With
+/// --config, the next SIGHUP restores the limits of the file.
 #[derive(clap::Args)]
 struct Limit {
     /// The control socket of the server: unix:PATH or PATH
@@ -87,15 +88,16 @@ struct Limit {
     /// Bytes a second of READ, WRITE and demotions, e.g. 64MiB
     #[arg(long, value_name = "SIZE")]
     bandwidth: Option<Size>,
-    /// Its part of the server's --requests-max, from 1 to 1000; refused without that limit
+    /// Its weight for the server's --requests-max, from 1 to 1000; refused without that limit
     #[arg(long, value_name = "N")]
     weight: Option<u32>,
 }
 
 /// Adopt the new size of an image or device that was extended
 ///
-/// Make the image longer first (`truncate -s +4G vm1.img`, `lvextend`). A guest whose disk is a vhost-user socket then sees
-/// the new size at once; an NBD client when it connects anew. A disk never becomes shorter.
+/// Make the image longer first (`truncate -s +4G vm1.img`, `lvextend`). A guest whose disk is a
+/// vhost-user socket then sees the new size at once; an NBD client sees it when it connects again.
+/// A disk never becomes shorter.
 #[derive(clap::Args)]
 struct Lengthen {
     /// The control socket of the server: unix:PATH or PATH

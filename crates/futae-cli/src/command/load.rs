@@ -13,24 +13,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Read and write files or a device at random, and say how fast that went
+/// Read and write files or a device at random, and report the speed
 ///
-/// Operations are aligned to their size. The same seed asks for the same operations in the same
-/// order, however many threads there are. Exits with 1 if --verify found wrong data.
+/// Operations are aligned to their size. The same seed gives the same operations in the same order,
+/// with any number of threads. Exits with 1 if --verify found wrong data.
 #[derive(clap::Args)]
 pub struct Args {
     /// A directory for files named load-0000.dat and so on, or one file or block device
     path: PathBuf,
-    /// How many files, in a directory [default: 1]
+    /// Number of files in a directory [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     files: Option<u32>,
     /// Size of each file; the first part of a longer one is used [default: as long as they are]
     #[arg(long, value_name = "SIZE")]
     file_size: Option<String>,
-    /// How much one operation reads or writes: whole sectors of 512 bytes, up to 1GiB
+    /// Size of an operation: whole sectors of 512 bytes, up to 1GiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]
     operation: String,
-    /// How the next place is chosen among all: uniform, zipf(EXPONENT), normal(SIGMA), loop, scan
+    /// Distribution of the places of operations: uniform, zipf(EXPONENT), normal(SIGMA), loop, scan
     #[arg(long, default_value = "uniform")]
     choice: String,
     /// Read a workload as `futae sim` takes it, with its sizes, e.g. 'shift(normal(0.1):64MiB, every=10000)',
@@ -40,7 +40,7 @@ pub struct Args {
     /// The share of writes among the operations, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     writes: f64,
-    /// Threads, each with one operation under way
+    /// Threads, each with one operation in flight
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
@@ -50,47 +50,48 @@ pub struct Args {
     /// How many operations
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     operations: Option<u64>,
-    /// Read how many operations to do from standard input, a number a line, and report after each of these rounds, with --json on
-    /// one line. The rounds are parts of one sequence. Ends with the input
+    /// Read numbers of operations from standard input, one per line, and run and report a round for
+    /// each, with --json on one line. The rounds are parts of one sequence. Ends at the end of the
+    /// input
     #[arg(long, conflicts_with_all = ["seconds", "operations", "verify", "record"])]
     rounds: bool,
-    /// The least mean time of an operation, in microseconds: a faster thread waits
+    /// Minimum mean time of an operation, in microseconds: a faster thread waits
     #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
     hit_us: Option<f64>,
     /// The same for an operation whose data comes from a disk [default: as --hit-us]
     #[arg(long, value_name = "MICROSECONDS", requires = "hit_us")]
     miss_us: Option<f64>,
-    /// All randomness comes from this number
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Leave the first N operations of the sequence out: go on where a run of N operations with the same
-    /// seed ended
+    /// Skip the first N operations of the sequence, to continue where a run of N operations with
+    /// the same seed ended
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "verify")]
     skip: u64,
-    /// Past the kernel's page cache (O_DIRECT)
+    /// Bypass the kernel's page cache (O_DIRECT)
     #[arg(long)]
     direct: bool,
-    /// Read through maps of the files (mmap) instead of calling the kernel for each read
+    /// Read through memory mappings of the files (mmap) instead of by system calls
     #[arg(long, conflicts_with = "direct")]
     map: bool,
-    /// Read each place twice in a row, as programs do that check what they read before they use it
+    /// Read each place twice in succession, like programs that check data before they use it
     #[arg(long)]
     read_twice: bool,
     /// Check what is read against what was written
     #[arg(long)]
     verify: bool,
-    /// Say at the end which pages of the files the kernel's page cache holds: how many, and with --json their
-    /// numbers
+    /// At the end, report the pages of the files in the kernel's page cache: how many, and with
+    /// --json their numbers
     #[arg(long)]
     resident: bool,
-    /// Make the files that are missing
+    /// Create missing files
     #[arg(long)]
     create: bool,
-    /// Fill files and devices that exist with a load's data first; what they hold is lost
+    /// First fill existing files and devices with the load's data; their contents are lost
     #[arg(long)]
     overwrite: bool,
-    /// Write the operations to FILE as a trace, which `futae sim` and others read; the name tells
-    /// the format, e.g. load.csv.zst
+    /// Write the operations to FILE as a trace, which `futae sim` and others read; the name
+    /// determines the format, e.g. load.csv.zst
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Print JSON

@@ -12,10 +12,10 @@ use futae_sim::run::Neighbours;
 use futae_sim::{LevelSpec, Link};
 use std::path::PathBuf;
 
-/// Show how soon blocks come back: re-access intervals at each level
+/// Show re-access intervals at each level: how soon blocks are requested again
 ///
-/// An interval is the data of the other requests, at that level, between two requests for one
-/// block. Below an LRU cache there are none shorter than a gap, and a lower LRU or FIFO cache
+/// An interval is the amount of data of other requests, at that level, between two requests for the
+/// same block. Below an LRU cache there are none shorter than a gap, and a lower LRU or FIFO cache
 /// smaller than the gap has no hits.
 #[derive(clap::Args)]
 pub struct Args {
@@ -24,17 +24,17 @@ pub struct Args {
     /// A level, top down, as POLICY:SIZE; without any only the application's requests are shown
     #[arg(long = "level", value_name = "POLICY:SIZE")]
     levels: Vec<String>,
-    /// What crosses to the level below when a block is evicted: demote (its data), notice (its
+    /// What a level sends to the level below when it evicts a block: demote (its data), notice (its
     /// number) or none [default: demote above an exclusive level, none elsewhere]
     #[arg(long)]
     link: Option<Link>,
     /// Requests before counting begins [default: a fifth of all]
     #[arg(long, value_name = "REQUESTS")]
     warmup: Option<u64>,
-    /// How many bins the intervals are counted in
+    /// Number of bins
     #[arg(long, default_value_t = 60)]
     bins: usize,
-    /// Bins of growing width, for intervals of all lengths
+    /// Use bins of growing width (logarithmic)
     #[arg(long)]
     log: bool,
     /// Draw the densities into a file, .svg, .pdf or .png

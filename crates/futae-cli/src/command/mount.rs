@@ -68,8 +68,9 @@ pub struct Args {
     writes: WriteArgs,
     #[command(flatten)]
     store: StoreArgs,
-    /// What the cache below gets of an evicted block: its data (demote), its name (notice), or
-    /// nothing (none). auto: its data if the source takes it and a block is not more than 1MiB
+    /// What is sent to the cache below when a block is evicted: its data (demote), its number
+    /// (notice), or nothing (none). auto: its data if the source accepts it and blocks are at most
+    /// 1MiB
     #[arg(long, value_name = "WHAT", default_value = "auto", alias = "hand-down")]
     on_eviction: Tell,
     /// Name of the file of a single source; by default the source's or the export's own, or `disk`
@@ -92,9 +93,9 @@ pub struct Args {
     /// policy that does not depend on the order of hits
     #[arg(long, value_name = "WHERE", default_value = "futae")]
     residency: Residency,
-    /// With --residency kernel, which tells how often a page was hit since the last miss, but not in which order: accept only
-    /// policies for which that is enough (exact), or any policy, for which hits between two misses are taken as evenly spread over
-    /// that time (approximate)
+    /// With --residency kernel, the kernel counts the hits of a page between two misses, but not
+    /// their order. exact: accept only policies that do not depend on that order. approximate:
+    /// accept any policy, and spread the hits evenly over that time
     #[arg(long, value_name = "HOW", default_value = "exact")]
     hit_order: HitOrder,
     /// Count adjacent reads as one access to a block, up to SIZE: the kernel splits long requests of applications.

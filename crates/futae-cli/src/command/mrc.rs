@@ -23,7 +23,8 @@ const TOO_MANY_BLOCKS: &str =
 ///
 /// Without a method the curve is exact: of LRU by stack distances in one pass, of any other policy
 /// by a simulation of each size, as futae sim does it; a trace is then read into memory. Sampled
-/// curves are made while it is read, in memory for the sample. Caches begin empty, and first requests count as misses.
+/// curves are computed while the trace is read, with memory for the sample only. Caches begin
+/// empty, and first requests count as misses.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -31,7 +32,7 @@ pub struct Args {
     /// The policy, such as lru, sieve or 2q(k_in=0.3)
     #[arg(long, default_value = CURVE_POLICY)]
     policy: String,
-    /// The exact curve; with others, also how far they are from it
+    /// Compute the exact curve; with other methods, also report their error
     #[arg(long)]
     exact: bool,
     /// Sample this share of the blocks (SHARDS, fixed rate; lru only)
@@ -41,7 +42,7 @@ pub struct Args {
     /// else with all
     #[arg(long, value_name = "BLOCKS")]
     shards_blocks: Option<usize>,
-    /// Take the times between uses of this share of the blocks (AET; lru only)
+    /// Estimate from the reuse times of this share of the blocks (AET; lru only)
     #[arg(long, value_name = "RATE")]
     aet: Option<f64>,
     /// Find the sizes that hit the requests for this share of the blocks (Kosmo; fifo, lru, lfu, lfu-in-cache and lrfu)
@@ -50,16 +51,18 @@ pub struct Args {
     /// The same for this many blocks, beginning at the rate of --kosmo, or else with all
     #[arg(long, value_name = "BLOCKS")]
     kosmo_blocks: Option<usize>,
-    /// Simulate small caches under the requests for this share of the blocks (any policy that reads nothing ahead)
+    /// Simulate small caches under the requests for this share of the blocks (any policy without
+    /// readahead)
     #[arg(long, value_name = "RATE")]
     mini: Option<f64>,
-    /// Draw each sample this often, take the mean, and tell how far it may be off (95 % intervals); memory is that of all samples
+    /// Use this many samples for each sampled curve, and report their mean and 95 % intervals.
+    /// Takes the memory of all samples
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     repeats: u32,
     /// Cache sizes, such as 1%,10%,1GiB [default: evenly spaced up to all blocks]
     #[arg(long, value_name = "SIZE,...")]
     sizes: Option<String>,
-    /// How many evenly spaced sizes
+    /// Number of evenly spaced sizes
     #[arg(long, default_value_t = 40, conflicts_with = "sizes")]
     points: usize,
     /// Print JSON

@@ -21,11 +21,13 @@ pub(super) struct ObserveArgs {
     /// tcp:HOST:PORT, on loopback (a server takes others with --insecure-tcp), or `unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]`
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
-    /// Address of an HTTP server with one page for people: hit ratios, who holds what, stores, agents. It needs no network and no
-    /// JavaScript. It answers GET /metrics as well. An address as for --metrics
+    /// Address of an HTTP server with one page: hit ratios, contents of caches, stores, agents. The
+    /// page needs no network and no JavaScript. It answers GET /metrics as well. An address as for
+    /// --metrics
     #[arg(long, value_name = "ADDRESS")]
     web: Option<String>,
-    /// What futae advise --save wrote: the page of --web shows its hit ratio beside what is measured
+    /// A forecast that futae advise --save wrote: the page of --web shows its hit ratio beside the
+    /// measured one
     #[arg(long, value_name = "FILE", requires = "web")]
     forecast: Option<PathBuf>,
 }

@@ -18,9 +18,9 @@ const PATH: &str = "/v1/traces";
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Traces")]
 pub struct OtlpArgs {
-    /// Send spans of requests to a collector of OpenTelemetry, by OTLP over HTTP: http://HOST:PORT. A span is a request, or of
-    /// a server a batch of reads that hit or of demotions. Requests never wait for the collector: spans that it does not take in time are
-    /// dropped
+    /// Send spans of requests to a collector of OpenTelemetry, by OTLP over HTTP: http://HOST:PORT.
+    /// A span is one request, or, from a server, a batch of hits or of demotions. Requests never
+    /// wait for the collector: spans that it does not take in time are dropped
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
     /// The share of requests that become spans, from 0 to 1 [default: 0.01]

@@ -9,7 +9,7 @@ const COLUMNS: usize = 96;
 /// List every policy: name, source, parameters and defaults
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only this policy, with its whole card
+    /// Only this policy, with its complete card
     name: Option<String>,
     /// Print JSON
     #[arg(long)]

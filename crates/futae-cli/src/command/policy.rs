@@ -14,8 +14,8 @@ use std::io::Write;
 pub struct Args {
     /// The control socket of the server or the mount: unix:PATH or PATH
     control: String,
-    /// The export, or the file that the mount shows. An export with a share has a cache of its own; the others have one
-    /// together, which changes whichever of them is named
+    /// The export, or the file that the mount shows. An export with a share has its own cache; the
+    /// others share one, whose policy changes if any of them is named
     export: String,
     /// The policy, as for --policy; `futae policies` lists them
     policy: String,

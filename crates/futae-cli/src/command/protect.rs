@@ -13,15 +13,16 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// Protect the files of a directory in a mounted tree
 ///
-/// Blocks of files directly in DIR go to the protected pool when they are used next; they stay
-/// while there are blocks of other files. The policy of the mount must be `directory`.
+/// Blocks of files directly in DIR move to the protected pool at their next use. The cache evicts
+/// them only when it has no blocks of other files. The policy of the mount must be `directory`.
 #[derive(clap::Args)]
 pub struct ProtectArgs {
     /// Where the tree is mounted
     mountpoint: PathBuf,
-    /// The directory: from the root of the tree on, or an absolute path in the mount or its source
+    /// The directory, relative to the root of the tree, or as an absolute path in the mount or its
+    /// source
     directory: PathBuf,
-    /// Move the blocks that are in the cache now, not when they are used next
+    /// Move the blocks that are in the cache at once, not at their next use
     #[arg(long)]
     now: bool,
 }

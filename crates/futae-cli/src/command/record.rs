@@ -21,10 +21,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Record the requests of a running cache as a trace
 ///
-/// The server or mount must have been started with --control. The trace is CSV, which every command that reads traces
-/// takes, with FILE.json beside it: what was recorded, of which cache, and how much was lost. The recording ends after
-/// --time, at --max-size, or at SIGINT or SIGTERM; the file is whole at any time. Requests are recorded in the order in
-/// which the cache decides on them; what a guest's own cache serves never gets there.
+/// The server or mount must have been started with --control. The trace is CSV, which every command
+/// that reads traces takes, with FILE.json beside it: what was recorded, of which cache, and how
+/// much was lost. The recording ends after --time, at --max-size, or at SIGINT or SIGTERM; the file
+/// is whole at any time. Requests are recorded in the order in which the cache decides on them;
+/// requests that a guest's own cache serves do not reach it.
 #[derive(clap::Args)]
 pub struct Args {
     /// Its control socket: unix:PATH or PATH
@@ -32,20 +33,21 @@ pub struct Args {
     /// The trace to write, e.g. day.csv
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
-    /// The export whose cache is recorded, where exports have caches of their own. Of a cache that several exports
-    /// have together, all of them are recorded
+    /// The export whose cache is recorded, if exports have separate caches. If several exports
+    /// share the cache, all of them are recorded
     #[arg(long)]
     export: Option<String>,
     /// How long, e.g. 10min [default: until it is interrupted]
     #[arg(long, value_name = "DURATION")]
     time: Option<String>,
-    /// The part of all blocks whose requests are recorded, e.g. 1%. The same blocks are chosen every time
+    /// Share of the blocks whose requests are recorded, e.g. 1%. Every recording chooses the same
+    /// blocks
     #[arg(long, value_name = "PERCENT", default_value = "100%")]
     sample: String,
-    /// End when the trace has so many bytes
+    /// End when the trace has this size
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     max_size: Size,
-    /// Go on with a recording of the same cache and sample that ended, or was killed
+    /// Continue a recording of the same cache and sample that ended or was killed
     #[arg(long)]
     append: bool,
     /// Print JSON, one line at the start and one at the end

@@ -56,9 +56,10 @@ use unclean::UncleanArgs;
 /// Serve disk images over NBD and vhost-user from one cache
 #[derive(clap::Args)]
 pub struct Args {
-    /// TOML file with options by their long names (cache = "4GiB") and exports as `[[export]]` tables. Options on
-    /// the command line go before it, and are added to its lists. SIGHUP has it read again: exports come and
-    /// go, and the sizes of caches and the policy change, at once; other changes are logged and need a restart
+    /// TOML file with options by their long names (cache = "4GiB") and exports as `[[export]]`
+    /// tables. Options on the command line take precedence over it, and extend its lists. On SIGHUP
+    /// the server reads it again: exports, sizes of caches and the policy change at once; other
+    /// changes are logged and need a restart
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[arg(skip)]
@@ -74,13 +75,14 @@ pub struct Args {
     #[arg(long)]
     policy: Option<String>,
     /// An export:
-    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only]`. SOURCE is a file,
-    /// a block device or an NBD address. An export with a share has a cache of that size of its own;
-    /// the other exports share the rest. The policy `cost` groups stores by class; the default is remote for
-    /// NBD addresses and local for others. The policy `directory` evicts blocks of protected exports last.
-    /// connections and requests limit the connections of the export and the requests that they have in flight; iops and
-    /// bandwidth how many requests, and how many bytes of READ, WRITE and demotions, they are served in a second; weight is its part
-    /// of --requests-max, from 1 to 1000, beside the weights of others [default: 1]
+    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only]`.
+    /// SOURCE is a file, a block device or an NBD address. An export with a share has a cache of
+    /// that size of its own; the other exports share the rest. The policy `cost` groups stores by
+    /// class; the default is remote for NBD addresses and local for others. The policy `directory`
+    /// evicts blocks of protected exports last. connections limits the connections of the export,
+    /// requests their requests in flight, iops their requests per second, and bandwidth their bytes
+    /// of READ, WRITE and demotions per second; weight, from 1 to 1000, is the export's share of
+    /// --requests-max relative to the weights of others [default: 1]
     #[arg(
         long = "export",
         value_name = "NAME=SOURCE",
@@ -102,22 +104,23 @@ pub struct Args {
     /// Unix socket for orders (status, resize, policy, exports): unix:PATH, with mode, owner and group as for --listen
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
-    /// Where the agent in a guest reports what its page cache evicts: [EXPORTS=]unix:PATH, a socket for the
-    /// exports that are the guest's disks, with commas between them; or `agent`, a socket for each export beside the first unix socket of
-    /// --listen, named EXPORT.agent.sock. Options with the same PATH are one socket. An exclusive cache then keeps the blocks
-    /// that it has just served until the agent reports their evictions
+    /// Address at which the agent in a guest reports what its page cache evicts:
+    /// [EXPORTS=]unix:PATH, a socket for the exports that are the guest's disks, with commas
+    /// between them; or `agent`, a socket for each export beside the first unix socket of --listen,
+    /// named EXPORT.agent.sock. Options with the same PATH are one socket. An exclusive cache then
+    /// keeps the blocks that it has just served until the agent reports their evictions
     #[arg(long = "feed", value_name = "ADDRESS")]
     feeds: Vec<String>,
-    /// Offer a channel disk of 4 MiB for each --feed, named EXPORT.evictions after its first export. Give it to the
-    /// guest as a further disk: its agent (`futae agent --evictions`) demotes evicted pages on it with
-    /// their data, and the store need not be read for them. Data enters the cache only if it is verified (see
-    /// --evictions-memory)
+    /// Offer a channel disk of 4 MiB for each --feed, named EXPORT.evictions after its first
+    /// export. Attach it to the guest as an additional disk: its agent (`futae agent --evictions`)
+    /// writes evicted pages with their data to it, so that the server need not read them from the
+    /// store. Data enters the cache only if it is verified (see --evictions-memory)
     #[arg(long, requires = "feeds")]
     evictions_disk: bool,
     /// Pass the samples of an agent on to `futae balance`, so that one agent serves both:
-    /// [EXPORT=]unix:PATH, the socket that balance listens on (`agent = { listen = "PATH" }`), for the --feed of
-    /// that export. While nobody listens there, samples are dropped and the socket is tried again;
-    /// the cache never waits for it
+    /// [EXPORT=]unix:PATH, the socket that balance listens on (`agent = { listen = "PATH" }`), for
+    /// the --feed of that export. While no program listens there, samples are dropped and the
+    /// server tries the socket again; the cache never waits for it
     #[arg(long = "samples-to", value_name = "ADDRESS")]
     samples_to: Vec<String>,
     /// Memory for requests and replies of all clients, in addition to the caches; at least 64MiB
@@ -128,8 +131,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 512,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     connections_max: u32,
-    /// Requests that all exports together may have under way. When they want more, each gets a part by its weight; what
-    /// an idle export leaves is the others' [default: no limit]
+    /// Maximum number of requests in flight of all exports together. When exports have more, each
+    /// gets a share by its weight; others use the share of an idle export [default: no limit]
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     requests_max: Option<u32>,

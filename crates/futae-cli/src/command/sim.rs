@@ -30,13 +30,14 @@ use std::path::PathBuf;
 /// or several traces, are one for each guest, with results by guest.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What is asked for: a trace file or its URL, or e.g. uniform:10GiB, zipf(1.0):10GiB, loop:6GiB
+    /// The requests: a trace file or its URL, or a workload, e.g. uniform:10GiB, zipf(1.0):10GiB,
+    /// loop:6GiB
     #[arg(value_name = "TRACE|WORKLOAD", required = true)]
     sources: Vec<SourceName>,
     /// A level, top down, as POLICY:SIZE; SIZE,SIZE gives a run for each, and SIZE/SIZE a size for each guest
     #[arg(long = "level", value_name = "POLICY:SIZE")]
     levels: Vec<String>,
-    /// What crosses to the level below when a block is evicted: demote (its data), notice (its
+    /// What a level sends to the level below when it evicts a block: demote (its data), notice (its
     /// number) or none [default: demote above an exclusive level, none elsewhere]
     #[arg(long)]
     link: Option<Link>,
@@ -44,30 +45,32 @@ pub struct Args {
     /// is evicted)
     #[arg(long, value_name = "MODE", default_value_t)]
     write_mode: WriteMode,
-    /// Guests: each has its own copy of all levels but the last, which they share [default: as
-    /// many as there are traces or workloads]
+    /// Number of guests. Each has its own instance of all levels but the last, which they share
+    /// [default: as many as there are traces or workloads]
     #[arg(long)]
     guests: Option<u32>,
-    /// In which order guests with traces ask: recorded (by the traces' times), together (by times counted from each
-    /// trace's first request) or turns (an access of each after the other) [default: recorded where times overlap,
-    /// together where they do not, turns where a trace has no times]
+    /// Order of the requests of guests with traces: recorded (by the traces' times), together (by
+    /// times counted from each trace's first request) or turns (one access of each guest in turn)
+    /// [default: recorded where times overlap, together where they do not, turns where a trace has
+    /// no times]
     #[arg(long)]
     order: Option<Order>,
-    /// All randomness comes from this number
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What goes before counting begins: requests, or of a trace a share (10%) or a time (1h) [default: 5 times the
-    /// blocks of the workload; none of a trace]
+    /// Warm-up, which is not counted: a number of requests, or of a trace a share (10%) or a time
+    /// (1h) [default: 5 times the blocks of the workload; none of a trace]
     #[arg(long, value_name = "REQUESTS|SHARE|TIME")]
     warmup: Option<Warmup>,
     /// Requests that are counted [default: 5 times the blocks of the workload; all of a trace]
     #[arg(long)]
     requests: Option<u64>,
-    /// Tell the hit ratio over time, too, in JSON: this many windows of as many requests, or windows of a trace's time
+    /// With --json, report the hit ratio over time, too: in this many windows with equal numbers of
+    /// requests, or in windows of this length of a trace's time
     #[arg(long, value_name = "COUNT|TIME")]
     windows: Option<Windows>,
-    /// Tell between what bounds the best caches of these sizes would be, that knew the future (OPT-LB and OPT-UB), for
-    /// traces
+    /// For traces, report bounds of the hit ratio of optimal caches of these sizes (OPT-LB and
+    /// OPT-UB)
     #[arg(long)]
     bounds: bool,
     /// Policies of a single level
@@ -81,16 +84,16 @@ pub struct Args {
         conflicts_with = "levels"
     )]
     sizes: Option<String>,
-    /// A trace's requests are for objects that differ in size: the sizes of caches are bytes, or shares of all objects' bytes,
-    /// and as many objects leave as it takes for a new one to fit
+    /// Simulate objects that differ in size: sizes of caches are bytes, or shares of the bytes of
+    /// all objects, and a cache evicts until a new object fits
     #[arg(
         long,
         requires = "policies",
         conflicts_with_all = ["levels", "link", "guests", "by_guest", "order", "windows", "bounds", "latency", "clients", "report", "parquet", "write_mode"]
     )]
     objects: bool,
-    /// With --objects: how long an object lives after it was placed or written, such as 1h, or none for ever [default: as
-    /// long as the trace says]
+    /// With --objects: lifetime of an object after it was placed or written, such as 1h, or none
+    /// for no limit [default: as long as the trace says]
     #[arg(long, value_name = "TIME|none")]
     ttl: Option<Lives>,
     /// With --objects: do not place objects that are larger, such as 1MiB
@@ -100,17 +103,20 @@ pub struct Args {
     trace: TraceArgs,
     #[command(flatten)]
     view: ViewArgs,
-    /// Tell how long requests take, such as upper=1us,lower=10us,store=100us,link=5us. A time is fixed, exp(MEAN),
-    /// uniform(LEAST,MOST) or lognormal(MEAN,SIGMA); with *N, as in store=exp(100us)*8, a place works on N requests at a time and
-    /// others wait; store-write is for writes of the store. Requests come at the times of the trace
+    /// Report how long requests take, with latencies such as
+    /// upper=1us,lower=10us,store=100us,link=5us. A time is fixed, exp(MEAN), uniform(LEAST,MOST)
+    /// or lognormal(MEAN,SIGMA); with *N, as in store=exp(100us)*8, a place works on N requests at
+    /// a time and others wait; store-write is for writes of the store. Requests arrive at the times
+    /// of the trace
     #[arg(long, value_name = "PLACE=TIME,...")]
     latency: Option<LatencyModel>,
-    /// With --latency: this many requests are under way at a time, whatever the times of the trace
+    /// With --latency: keep this many requests in flight, instead of the times of the trace
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     clients: Option<u32>,
-    /// With --latency: each guest asks its next request this long after the answer to its previous one: recorded (the time
-    /// between two requests of the trace, less how long the first took if the trace says so), 0 or a time such as 1ms. So the
-    /// latencies decide in which order guests ask
+    /// With --latency: each guest sends its next request this long after the answer to its previous
+    /// one: recorded (the time between two requests of the trace, less how long the first took if
+    /// the trace says so), 0 or a time such as 1ms. So the latencies decide the order of the
+    /// guests' requests
     #[arg(
         long,
         value_name = "recorded|TIME",
@@ -118,8 +124,9 @@ pub struct Args {
         conflicts_with_all = ["clients", "windows", "bounds", "report", "objects"]
     )]
     think: Option<Think>,
-    /// Simulations at a time [default: one for each processor]; if there are half as many or fewer,
-    /// each may use a thread for each level and one that draws the requests of a workload
+    /// Simulations that run at the same time [default: one for each processor]; if there are half
+    /// as many or fewer, each may use a thread for each level and one that generates the requests
+    /// of a workload
     #[arg(long)]
     threads: Option<usize>,
     /// Print JSON
@@ -128,10 +135,11 @@ pub struct Args {
     /// Print CSV
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// With --csv or --parquet: rows by guest, for each level the requests of each guest that came to it
+    /// With --csv or --parquet: one row for each guest and level, with the guest's requests that
+    /// reached the level
     #[arg(long)]
     by_guest: bool,
-    /// Write one page with charts and numbers, which opens in any browser and needs nothing else
+    /// Write an HTML page with charts and numbers, without external files
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Write the columns of --csv as Parquet

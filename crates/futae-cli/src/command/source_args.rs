@@ -60,10 +60,11 @@ pub(super) struct SourceArgs {
     trace: TraceArgs,
     #[command(flatten)]
     view: ViewArgs,
-    /// Use this many requests; percents are of all blocks nevertheless [default: all of a trace, 10 times the blocks of a workload]
+    /// Number of requests; percentages are still of all blocks [default: all of a trace, 10 times
+    /// the blocks of a workload]
     #[arg(long)]
     pub requests: Option<u64>,
-    /// All randomness comes from this number
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

@@ -22,9 +22,11 @@ const EVERY_SECONDS_DEFAULT: f64 = 60.0;
 /// The flags.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StateArgs {
-    /// Save the list of resident blocks and their history in FILE, so that the next start is warm, also after the
-    /// machine was started anew: the blocks are read from their sources again in the background. The caches of exports
-    /// with a share are in FILE.NAME. A file has one user at a time (FILE.lock). Not with --decision-log: the log could not be replayed without the history. Of a directory that is mounted, files are found by their paths, and the history is not saved
+    /// Save the list of resident blocks and their history in FILE, so that the next start is warm,
+    /// also after a reboot: the blocks are read from their sources in the background. The caches of
+    /// exports with a share are in FILE.NAME. One process at a time can use a file (FILE.lock). Not
+    /// with --decision-log: the log could not be replayed without the history. For a mounted
+    /// directory, files are found by their paths, and the history is not saved
     #[arg(long, value_name = "FILE", conflicts_with = "decision_log")]
     state: Option<PathBuf>,
     /// Seconds between saves of --state; the state is also saved at the end

@@ -13,9 +13,10 @@ use std::path::PathBuf;
 
 /// Simulate policies × sizes × traces × seeds of a plan, and continue after a kill
 ///
-/// Each combination is a cell. A cell that is done is kept in the folder, so the same command goes on where it was
-/// ended, and ends with the same table. Several processes or machines that share the folder each take a part of the
-/// cells with --part; the command without --part then does what is left and writes the table.
+/// Each combination is a cell. The folder keeps completed cells, so the same command continues
+/// after an interruption, and ends with the same table. Several processes or machines that share
+/// the folder each take a part of the cells with --part; the command without --part then simulates
+/// the remaining cells and writes the table.
 #[derive(clap::Args)]
 pub struct Args {
     /// What to simulate, as TOML: traces, workloads, policies, sizes, levels, seeds

@@ -20,13 +20,13 @@ use std::time::Duration;
 
 /// Watch the caches of a running server or mount
 ///
-/// The server or mount must have been started with --control. On a terminal the table is shown anew every
-/// interval; piped, or with --once, it is printed once.
+/// The server or mount must have been started with --control. On a terminal the table is refreshed
+/// every interval; in a pipe, or with --once, it is printed once.
 #[derive(clap::Args)]
 pub struct Args {
     /// Its control socket: unix:PATH or PATH
     control: String,
-    /// Seconds from one look to the next
+    /// Seconds between refreshes
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
     /// Look once

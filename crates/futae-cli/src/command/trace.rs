@@ -36,15 +36,15 @@ struct InputArgs {
     trace: SourceName,
     #[command(flatten)]
     how: TraceArgs,
-    /// How many requests of a workload
+    /// Number of requests of a workload
     #[arg(long)]
     requests: Option<u64>,
-    /// All randomness of a workload comes from this number
+    /// Seed of all randomness of a workload
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Say what is in a trace: format, requests, volumes, footprint, time
+/// Summarise a trace: format, requests, volumes, footprint, time
 ///
 /// The whole trace is read; memory depends only on its distinct blocks.
 #[derive(clap::Args)]
@@ -71,8 +71,8 @@ struct HeadArgs {
 
 /// Write a trace in another format, or a workload as a trace
 ///
-/// The name of the new file tells its format (.oracleGeneral .csv .parquet .ids .le32 .le64 .be32
-/// .be64) and its compression (.gz .zst .xz .bz2 after it).
+/// The name of the new file determines its format (.oracleGeneral .csv .parquet .ids .le32 .le64
+/// .be32 .be64) and its compression (.gz .zst .xz .bz2 after it).
 #[derive(clap::Args)]
 struct ConvertArgs {
     #[command(flatten)]

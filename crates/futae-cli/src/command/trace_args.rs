@@ -9,17 +9,17 @@ use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, parse_block_bytes}
 /// How a trace file is read.
 #[derive(clap::Args)]
 pub(super) struct TraceArgs {
-    /// Bytes of a block: a power of two from 512 to 256MiB. Also what a number stands for in
-    /// traces that number blocks
+    /// Bytes of a block: a power of two from 512 to 256MiB. Also the size of a block in traces that
+    /// number blocks
     #[arg(long, default_value = "4KiB")]
     block: String,
-    /// The trace's format [default: told by the data and the file's name]
+    /// The trace's format [default: detected from the data and the file's name]
     #[arg(long)]
     format: Vec<String>,
-    /// Which column of a table is what, such as time=0:s,offset=1:512,length=2:512,kind=3:read0
+    /// Columns of a table, such as time=0:s,offset=1:512,length=2:512,kind=3:read0
     #[arg(long, value_name = "MAP")]
     columns: Vec<String>,
-    /// Count bad records of a trace and leave them out
+    /// Skip bad records of a trace, and count them
     #[arg(long)]
     skip_bad: bool,
 }
@@ -27,8 +27,8 @@ pub(super) struct TraceArgs {
 /// What of a request is a block.
 #[derive(clap::Args)]
 pub(super) struct ViewArgs {
-    /// What of a trace's request is a block: start (one, whatever its length) or blocks (all that
-    /// it touches) [default: start where the trace numbers its blocks, otherwise blocks]
+    /// Blocks that a request of a trace accesses: start (one, whatever its length) or blocks (all
+    /// that it touches) [default: start where the trace numbers its blocks, otherwise blocks]
     #[arg(long)]
     view: Option<String>,
 }

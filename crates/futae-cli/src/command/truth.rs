@@ -35,13 +35,14 @@ fn reasons() -> impl Iterator<Item = (&'static str, String)> {
 /// reason of each difference. The exit status is 1 if counts differ without a known reason.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only these policies, by name, with whatever parameters they were recorded, separated by commas [default: all
-    /// that were recorded]
+    /// Only these policies, by name, with all parameters that were recorded, separated by commas
+    /// [default: all that were recorded]
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
     policy: Vec<String>,
-    /// Compare hit ratios with those that a paper prints of these traces, as they are or compressed: OLTP.lis, P3.lis, P6.lis of
-    /// the ARC paper (FAST 2003), conversation_trace.jsonl and synthetic_trace.jsonl of the Mooncake paper (FAST 2025). The exit
-    /// status is 1 if one is further away than the table explains
+    /// Compare hit ratios with those that a paper publishes for these traces, plain or compressed:
+    /// OLTP.lis, P3.lis, P6.lis of the ARC paper (FAST 2003), conversation_trace.jsonl and
+    /// synthetic_trace.jsonl of the Mooncake paper (FAST 2025). The exit status is 1 if one is
+    /// further away than the table explains
     #[arg(long, value_name = "TRACE", num_args = 1.., conflicts_with = "policy")]
     published: Vec<PathBuf>,
     /// Threads [default: one for each processor]

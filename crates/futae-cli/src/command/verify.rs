@@ -16,23 +16,24 @@ use std::path::PathBuf;
 
 /// Compare a running cache with its forecast
 ///
-/// Counts hits over a period and compares their ratio with what futae advise forecast for the advised choice. A measured
-/// ratio outside the bounds is an alarm, with its likely cause, and the exit status is 1. A cache with another policy, size or
-/// write mode than was forecast is a warning. The bounds are wider than in the
-/// forecast where fewer requests are counted than it was made from.
+/// Counts hits over a period and compares their ratio with what futae advise forecast for the
+/// advised choice. A measured ratio outside the bounds is an alarm, with its likely cause, and the
+/// exit status is 1. A cache with another policy, size or write mode than was forecast is a
+/// warning. The bounds are wider than in the forecast if the period has fewer requests than the
+/// forecast was made from.
 #[derive(clap::Args)]
 pub struct Args {
     /// What futae advise --save wrote
     forecast: PathBuf,
     /// The control socket of the running server or mount: unix:PATH or PATH
     control: String,
-    /// The export whose cache is meant, where exports have caches of their own
+    /// The export whose cache is compared, if exports have separate caches
     #[arg(long)]
     export: Option<String>,
     /// The period over which hits are counted, e.g. 60s, 10min
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     time: String,
-    /// Go on, period after period, until SIGINT or SIGTERM; alarms go to standard error
+    /// Continue, period after period, until SIGINT or SIGTERM; alarms go to standard error
     #[arg(long)]
     watch: bool,
     /// Print JSON, one line at the start and one for each period

@@ -39,7 +39,7 @@ pub struct LoadPlan {
     pub until: Until,
     /// How long operations shall take; none: as long as they take.
     pub pace: Option<Pace>,
-    /// All randomness comes from this number.
+    /// Seed of all randomness.
     pub seed: u64,
     /// Operations of the sequence that were done before, by another run.
     pub skip: u64,

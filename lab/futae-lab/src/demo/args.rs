@@ -61,7 +61,7 @@ pub struct Args {
     /// Operations that are counted [default: 0.4 times the blocks of the image, in each guest]
     #[arg(long, value_name = "READS")]
     reads: Option<u64>,
-    /// All randomness comes from this number
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print JSON

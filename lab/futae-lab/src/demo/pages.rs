@@ -44,7 +44,7 @@ pub struct Args {
     /// Size of the lower cache
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     lower: String,
-    /// All randomness comes from this number
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print JSON

@@ -31,7 +31,7 @@ pub struct Choice {
     /// const: the blocks to keep, counted from 0, as numbers and ranges: 0-20,33
     #[arg(long, value_name = "BLOCKS", conflicts_with = "pin_file")]
     pin: Option<String>,
-    /// const: a file that lists the blocks to keep, a number or a range a line
+    /// const: a file that lists the blocks to keep, a number or a range per line
     #[arg(long, value_name = "FILE")]
     pin_file: Option<PathBuf>,
 }

@@ -21,10 +21,10 @@ pub(super) const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// What is believed of evictions that bring their data.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct EvictionArgs {
-    /// Memory for the hashes by which evicted blocks that clients and agents demote are verified: about 20 bytes
-    /// for each block that guests may hold. A block of which no hash is known is refused. auto: enough for 4
-    /// times the cache, at least 4MiB a cache and at most 256MiB; nothing if blocks are not accepted or larger than 1MiB. off: believe a volume's
-    /// one client, and no agent
+    /// Memory for the hashes by which evicted blocks that clients and agents demote are verified:
+    /// about 20 bytes for each block that guests may hold. A block without a known hash is refused.
+    /// auto: enough for 4 times the cache, at least 4MiB a cache and at most 256MiB; nothing if
+    /// blocks are not accepted or larger than 1MiB. off: trust a volume's only client, and no agent
     #[arg(long, value_name = "SIZE|auto|off", default_value = "auto")]
     evictions_memory: EvictionsMemory,
     /// For tests: compare every demoted block that enters the cache with the store (counts `demotions_compared`,

@@ -19,16 +19,18 @@ const SYSTEMD: &str = "systemd";
 /// Whether the memory of the caches outlives the server.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct MemoryArgs {
-    /// Keep the cache in this file, on tmpfs or hugetlbfs (e.g. in /dev/shm), so that the next server continues with its
-    /// contents, also after an upgrade or a SIGKILL, until the machine reboots. The file is created if it is
-    /// missing, takes the memory of the whole cache at once, and has one user at a time. Each block is compared
-    /// with its keyed hash before it is first used; blocks of an image that was changed meanwhile are dropped. The
-    /// caches of exports with a share are in FILE.NAME. Blocks of 1MiB at most. `systemd`: memory without a
-    /// name, which systemd keeps for this service (FileDescriptorStoreMax= of its unit)
+    /// Keep the cache in this file, on tmpfs or hugetlbfs (e.g. in /dev/shm), so that the next
+    /// server continues with its contents, also after an upgrade or a SIGKILL, until the machine
+    /// reboots. The file is created if it is missing, takes the memory of the whole cache at once,
+    /// and is used by one server at a time. Each block is compared with its keyed hash before it is
+    /// first used; blocks of an image that was changed meanwhile are dropped. The caches of exports
+    /// with a share are in FILE.NAME. Blocks of 1MiB at most. `systemd`: memory without a name,
+    /// which systemd keeps for this service (FileDescriptorStoreMax= of its unit)
     #[arg(long, value_name = "FILE", conflicts_with = "decision_log")]
     memory_file: Option<PathBuf>,
-    /// Of which exports blocks are kept in --memory-file. files: of files, which show when they were changed.
-    /// devices: of block devices, too; nobody else may write to them while no server runs, since that cannot be seen
+    /// Exports whose blocks are kept in --memory-file. files: files, whose changes the server
+    /// detects. devices: block devices, too; while no server runs, no other program may write to
+    /// them, because the server cannot detect it
     #[arg(
         long,
         value_name = "WHAT",

@@ -10,8 +10,8 @@ use tracing::info;
 /// What a server gives up.
 #[derive(clap::Args, Clone)]
 pub(super) struct PrivilegeArgs {
-    /// Go on as this user, with its groups, once images and sockets are open. Exports that are added later are opened as
-    /// this user. Needs root at the start
+    /// Switch to this user, with its groups, once images and sockets are open. Exports that are
+    /// added later are opened as this user. Needs root at the start
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Forbid the system calls that a server does not need, among them those that start programs, once images and sockets

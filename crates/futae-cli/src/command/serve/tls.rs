@@ -9,9 +9,9 @@ const OFF: &str = ",tls=off";
 /// Encryption, and certificates or keys of clients.
 #[derive(clap::Args, Clone)]
 pub(super) struct TlsArgs {
-    /// Certificate of the server, in PEM, with those of intermediate authorities behind it. Clients then have to use
-    /// TLS (nbds://, nbds+unix://) on every address but vhost-user ones and those with `,tls=off`. SIGHUP has the
-    /// files read again if there is a --config
+    /// Certificate of the server, in PEM, followed by those of intermediate authorities. Clients
+    /// then have to use TLS (nbds://, nbds+unix://) on every address but vhost-user ones and those
+    /// with `,tls=off`. On SIGHUP the server reads the files again if there is a --config
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// Private key of the certificate, in PEM; its mode must not let other users read it
