@@ -87,7 +87,7 @@ def simulate(
     latency: such as ``"upper=1us,lower=10us,store=100us,link=5us"``; adds columns of access times. With ``"store=exp(100us)*8"`` and the
         like requests wait for each other, and the column ``latencies`` has what came of it.
     clients: with ``latency``, so many requests are under way at a time, whatever the times of the trace.
-    think: with ``latency``, each guest asks its next request this long after the answer to its previous one: ``"recorded"``, or a time such as
+    think: with ``latency``, each guest sends its next request this long after the answer to its previous one: ``"recorded"``, or a time such as
         ``"1ms"`` or ``"0"``. The column ``pace_by_guest`` has what came of it.
     objects: the requests of a trace are for objects that differ in size. Sizes of caches are bytes then, or shares of all objects' bytes.
     ttl: with ``objects``, how long an object lives, such as ``"1h"``, or ``"none"``.
@@ -207,7 +207,7 @@ def mrc(
     aet: take the times between uses of this share of the blocks (AET; lru only).
     kosmo: find the sizes that hit the requests for this share of the blocks (Kosmo; fifo, lru, lfu, lfu-in-cache and lrfu).
     kosmo_blocks: the same for so many blocks.
-    mini: simulate small caches under the requests for this share of the blocks (any policy that reads nothing ahead).
+    mini: simulate small caches under the requests for this share of the blocks (any policy without readahead).
     repeats: draw each sample this often; the curve is their mean, and ``half_width`` half of its 95 % interval.
     requests: use so many requests.
     The others, ``frame`` among them, are as in :func:`simulate`; ``"report"`` is what ``futae mrc --json`` prints.
@@ -271,7 +271,7 @@ def locality(
 ):
     """Finds how soon blocks come back: re-access intervals at the application and below each level, as ``futae locality`` does.
 
-    An interval is the data of the other requests, at that place, between two requests for one block. Returns a frame with a row for
+    An interval is the amount of data of other requests, at that place, between two requests for the same block. Returns a frame with a row for
     each bin of each place: ``place``, ``low_bytes``, ``high_bytes``, ``share`` (of the place's re-accesses) and ``density_per_gb``;
     and the place's ``reaccesses``, ``median_bytes``, ``gap_bytes`` and ``theory_gap_bytes``, the same in each of its rows.
 

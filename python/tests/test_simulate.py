@@ -188,7 +188,7 @@ class AsTheCommandLine(unittest.TestCase):
             (dict(think="1ms"), "--think needs --latency"),
             (dict(think="1ms", latency="store=1us", windows=3), "--think cannot be used with --windows"),
             (dict(think="1ms", latency="store=1us", warmup="1h"), "give --warmup in requests or as a share"),
-            (dict(clients=0, latency="store=1us"), "leaves nobody"),
+            (dict(clients=0, latency="store=1us"), "no client makes requests"),
             (dict(warmup="soon"), "neither requests"),
             (dict(warmup=0.5), "neither requests"),
             (dict(windows=0), "1 to 1048576 windows"),

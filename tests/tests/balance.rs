@@ -394,7 +394,9 @@ fn it_ends_also_while_every_period_takes_too_long() {
     let ended = balance.stop();
     assert_eq!(high(), (4 * MIB).to_string());
     assert!(
-        ended.errors.contains("silent: nobody knows what it had"),
+        ended
+            .errors
+            .contains("silent: its memory before is not known"),
         "{ended:?}"
     );
 }

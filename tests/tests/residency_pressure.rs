@@ -129,7 +129,7 @@ fn a_tree_that_was_killed_leaves_nothing_and_can_be_mounted_again() {
     )
     .to_string();
     assert!(
-        refused.contains("mount anew with a larger cache"),
+        refused.contains("mount again with a larger cache"),
         "{refused}"
     );
     drop(file);

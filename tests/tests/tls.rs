@@ -242,7 +242,7 @@ fn what_is_not_encrypted_is_refused() {
     let list = [&b"IHAVEOPT"[..], &3u32.to_be_bytes(), &[0; 4]].concat();
     ahead.write_all(&[ask, list].concat()).expect("two options");
     let _ = ahead.read_to_end(&mut rest);
-    server.logged("it went on in the clear after it had asked for TLS");
+    server.logged("it continued without TLS after it had requested TLS");
 
     let mut garbage = server.connect();
     start_tls(&mut garbage).expect("an answer");

@@ -208,7 +208,7 @@ impl Decision {
                 self.values(values)
             ),
             Reason::NobodyCan { values } => format!(
-                "{}; nobody can give to one with less: nothing moves",
+                "{}; no other guest can give memory: nothing moves",
                 self.values(values)
             ),
             Reason::HostPressure { share, threshold } => format!(

@@ -84,7 +84,7 @@ pub trait Store: Send + Sync {
     /// The store has become shorter, or its size cannot change while it is open.
     fn look_again(&self) -> Result<u64, IoError> {
         let message =
-            "its size is known when it is opened, and does not change until it is opened anew";
+            "its size is known when it is opened, and does not change until it is opened again";
         Err(IoError::new(IoErrorKind::Unsupported, message))
     }
 

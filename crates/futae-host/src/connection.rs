@@ -375,7 +375,7 @@ impl Greeter<'_> {
     fn begin_tls(&mut self, terms: &ServerTerms) -> Result<Vec<String>, End> {
         // An attacker in between could have inserted these bytes, to pass them off as the client's.
         if !self.received.is_empty() {
-            let problem = "it went on in the clear after it had asked for TLS";
+            let problem = "it continued without TLS after it had requested TLS";
             return Err(End::Insecure(problem.to_owned()));
         }
         self.send()?;

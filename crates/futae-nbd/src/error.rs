@@ -61,7 +61,7 @@ pub enum WireError {
         name: String,
     },
     /// An export was asked for in the clear, in the way that has no error reply.
-    #[error("the client asked for an export without TLS, which this server requires")]
+    #[error("the client requested an export without TLS, which this server requires")]
     TlsRequired,
     /// The handshake had already ended, or failed, when more input came.
     #[error("the handshake is over; feed further bytes to the transmission parser")]

@@ -427,7 +427,7 @@ fn sources(file: &File, folder: &Path) -> Result<Vec<Source>, SweepError> {
         )));
     }
     if file.guests == Some(0) {
-        return Err(SweepError::plan("guests = 0 leaves nobody to ask"));
+        return Err(SweepError::plan("guests = 0: no guest makes requests"));
     }
     if file.guests.is_some_and(|guests| guests > 1) && !file.traces.is_empty() {
         return Err(SweepError::plan(

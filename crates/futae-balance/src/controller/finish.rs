@@ -59,7 +59,7 @@ impl Guest {
     /// Has it as it was before, and waits until it has no more than that.
     fn give_back(&self, end: Instant) -> Result<(), String> {
         let Some(remembered) = &self.remembered else {
-            return Err("nobody knows what it had".to_owned());
+            return Err("its memory before is not known".to_owned());
         };
         self.actuator.restore(remembered)?;
         let is_there = || match (self.actuator.achieved(), self.wanted()) {

@@ -165,7 +165,7 @@ impl Lengthen {
             ));
         }
         let told = match answer["told"].as_u64() {
-            None | Some(0) => "clients see it when they connect anew".to_owned(),
+            None | Some(0) => "clients see it when they connect again".to_owned(),
             Some(1) => "1 guest was told".to_owned(),
             Some(count) => format!("{count} guests were told"),
         };

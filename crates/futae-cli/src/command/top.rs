@@ -304,7 +304,7 @@ fn add_feeds(text: &mut String, server: &ServerStatus) {
             let whether = if relay.connected {
                 "connected"
             } else {
-                "nobody listens"
+                "not connected"
             };
             let _ = writeln!(
                 text,
@@ -324,7 +324,7 @@ fn add_feeds(text: &mut String, server: &ServerStatus) {
     if !blind.is_empty() {
         let _ = writeln!(
             text,
-            "blind: {}: nobody tells what is evicted above; use --feed with an agent, a client that \
+            "blind: {}: no client or agent reports evictions above; use --feed with an agent, a client that \
              demotes, or a policy that needs neither",
             blind.join(", ")
         );

@@ -89,7 +89,7 @@ fn of_each<'a>(
             Ok(said.map(|text| text.filter(|&text| text != "-")).collect())
         }
         each => Err(Failure::usage(format!(
-            "{name} is there {} times, and there {}; give it once for all, or once for each in their order (- says nothing)",
+            "{name} is there {} times, and there {}; give it once for all, or once for each in their order (- for none)",
             each.len(),
             match traces {
                 1 => "is 1 trace".to_owned(),

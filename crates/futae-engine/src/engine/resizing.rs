@@ -39,7 +39,7 @@ impl Engine {
         match most.filter(|&most| u64::from(capacity_blocks) > most) {
             None => Ok(()),
             Some(most) => Err(SetupError::Size(format!(
-                "the kernel's pages of this mount are watched up to {most} blocks of {} bytes; mount anew with a larger cache",
+                "the kernel's pages of this mount are watched up to {most} blocks of {} bytes; mount again with a larger cache",
                 self.block_bytes
             ))),
         }

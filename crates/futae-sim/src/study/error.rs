@@ -58,7 +58,7 @@ pub enum StudyError {
     #[error("--clients is for --latency, such as --latency store=100us*8")]
     ClientsWithoutLatency,
     /// Nobody asks.
-    #[error("--clients 0 leaves nobody to ask")]
+    #[error("--clients 0: no client makes requests")]
     NoClients,
     /// Think times without latencies.
     #[error(

@@ -16,7 +16,7 @@ const LATENCY_MAX: Duration = Duration::from_secs(1);
 
 /// Two guests in QEMU above the host's memory, used in several ways: `futae demo --guests`
 ///
-/// Each kernel, choice, store latency and disk that is given is run with each way, one after the other.
+/// Each combination of the given kernels, choices, store latencies and disks runs in each way, one after the other.
 #[derive(clap::Args)]
 pub struct Args {
     /// As `futae demo` has it; there is no other demonstration here

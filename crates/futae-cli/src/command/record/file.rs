@@ -107,7 +107,7 @@ impl RecordingFile {
         let file = if append && path.exists() {
             let old = Facts::beside(path)?.ok_or_else(|| {
                 anyhow!(
-                    "{} has no {} beside it: record anew, without --append",
+                    "{} has no {} beside it: record again, without --append",
                     path.display(),
                     facts_path(path).display()
                 )

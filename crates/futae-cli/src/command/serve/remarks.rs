@@ -56,9 +56,9 @@ fn doing(policy: &str, lives_on_evictions: bool) -> &'static str {
     if !lives_on_evictions {
         "caches what is served"
     } else if policy.contains("keep_served=true") {
-        "caches what is served until blocks that clients demote, or that an agent tells of, need the room"
+        "caches what is served until blocks that clients demote, or that an agent reports, need the room"
     } else {
-        "caches only what clients demote or an agent tells of: without either, nothing is cached"
+        "caches only what clients demote or an agent reports: without either, nothing is cached"
     }
 }
 

@@ -124,17 +124,17 @@ fn cause(forecast: &Forecast, traffic: &Traffic) -> String {
     let writes = traffic.write_share();
     if (writes - choice.host_write_share).abs() > WRITE_SHARE_ERROR {
         return format!(
-            "another load: {:.0} % of its bytes are written, and {:.0} % were forecast; record it (futae record) and ask futae \
-             advise anew",
+            "another load: {:.0} % of its bytes are written, and {:.0} % were forecast; record it (futae record) and run futae \
+             advise again",
             writes * 100.0,
             choice.host_write_share * 100.0
         );
     }
     match choice.guest_bytes {
-        Some(_) => "another load, or guests whose caches are of another size or replace otherwise than was simulated; record it (futae \
-             record) and ask futae advise anew"
+        Some(_) => "another load, or guests whose caches have another size or policy than was simulated; record it (futae \
+             record) and run futae advise again"
             .to_owned(),
-        None => "another load; record it (futae record) and ask futae advise anew".to_owned(),
+        None => "another load; record it (futae record) and run futae advise again".to_owned(),
     }
 }
 
@@ -157,7 +157,7 @@ fn other_kernel(forecast: &Forecast, traffic: &Traffic) -> Option<String> {
         real.name != simulated.name || real.read_ahead_blocks() != simulated.read_ahead_blocks()
     })?;
     Some(format!(
-        "the forecast is for guests whose page cache is {simulated}, and that of guest {guest} is {real}; ask futae advise anew \
+        "the forecast is for guests whose page cache is {simulated}, and that of guest {guest} is {real}; run futae advise again \
          with --guest-cache '{real}'"
     ))
 }
@@ -297,7 +297,7 @@ mod tests {
         let other = alarm(Replacement::Mglru, 0, false);
         assert!(other.contains("that of guest vm1 is mglru;"), "{other}");
         let ahead = alarm(Replacement::Linux, 128 << 10, false);
-        let advice = "anew with --guest-cache 'linux(readahead=32)'";
+        let advice = "again with --guest-cache 'linux(readahead=32)'";
         assert!(ahead.contains(advice), "{ahead}");
         let large = alarm(Replacement::Linux, 128 << 10, true);
         let advice = "'linux(readahead=32,folios=large)'";
