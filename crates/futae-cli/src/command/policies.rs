@@ -47,6 +47,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             &["Source", "Parameters"]
         };
         for heading in sections {
+            if *heading == "Picture" {
+                let lines = card.section(heading).unwrap_or("");
+                out += &format!("  {heading}:\n    {}\n", lines.replace('\n', "\n    "));
+                continue;
+            }
             let parts = card.parts(heading);
             let [only] = &parts[..] else {
                 out += &format!("  {heading}:\n");

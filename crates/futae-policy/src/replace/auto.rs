@@ -7,9 +7,10 @@
 //! miniature simulations", ATC 2017; the choice among them, the rehearsal and the imitation are futae's
 //! own. docs/explanation/auto.md describes all of it
 //! # Picture
-//! request → active policy, over the slots of the cache | hashed sample of the requests → a shadow of each
-//! candidate → scores → the best one is rehearsed with all slots, without data → ahead of the cache:
-//! active; victim ← a block that it would not hold
+//! request → active policy, over the slots of the cache
+//! | hashed sample of the requests → a shadow of each candidate → scores
+//! → the best one is rehearsed with all slots, without data → ahead of the cache: active;
+//! victim ← a block that it would not hold
 //! # Transitions
 //! hit, miss, demotion, notice: as the active policy decides; each shadow sees the accesses of the sample,
 //! and a rehearsal all | full for the first time: of the first policy and the candidates that may open, the

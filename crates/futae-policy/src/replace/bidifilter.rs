@@ -6,9 +6,9 @@
 //! and introduction were at hand; followed is the authors' program (github.com/ohadeytan/caffeine,
 //! BidiTinyLfuPolicy)
 //! # Picture
-//! victim ← [ promoted, latest first ] then [ probationary, LRU ] ← demotion, if requested more often than
-//! the LRU block there; hit, requested more often than the last demoted block → promoted; other hit → [
-//! protected, LRU ]
+//! victim ← [ promoted, latest first ] then [ probationary, LRU ]
+//! ← demotion, if requested more often than the LRU block there;
+//! hit, requested more often than the last demoted block → promoted; other hit → [ protected, LRU ]
 //! # Transitions
 //! read, write: counted in a sketch | hit, count above that of the last demoted block: promoted, the next
 //! victim, because the level above has it now | other hit: to protected; if that is over its share, its LRU

@@ -6,9 +6,10 @@
 //! Cacheus", FAST 2021 (SR-LRU and CR-LFU). The paper was not at hand in full; followed is the authors'
 //! program (github.com/sylab/cacheus, code/algs/cacheus.py)
 //! # Picture
-//! new → [ Q, LRU ] → hit → [ S, LRU ] → S full: demoted to Q | victim ← at random: LRU block of Q → ghost
-//! entry in ( H_LRU ) | least frequently used, of equal ones the latest → in ( H_LFU ) | both are the same
-//! block → no ghost entry
+//! new → [ Q, LRU ] → hit → [ S, LRU ] → S full: demoted to Q
+//! | victim ← at random: LRU block of Q → ghost entry in ( H_LRU )
+//! | least frequently used, of equal ones the latest → in ( H_LFU )
+//! | both are the same block → no ghost entry
 //! # Transitions
 //! hit in S: most recent, count + 1 | hit in Q: to S, whose LRU block is demoted if S is full; if the block
 //! was a demoted one, S grows | miss, in H_LRU: to S, LRU loses weight, and if the block was new at its

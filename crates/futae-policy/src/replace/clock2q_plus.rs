@@ -7,8 +7,8 @@
 //! 3.4. Followed from its abstract and from what others state of sections 2 to 5; where these leave a
 //! choice, the behaviour of the first authors' implementation in libCacheSim
 //! # Picture
-//! new → [ small, FIFO: window | old part ] → used in the old part: [ main, clock ] → evicted; else ghost
-//! entry in ( ghost ), requested again → main
+//! new → [ small, FIFO: window | old part ] → used in the old part: [ main, clock ] → evicted;
+//! else ghost entry in ( ghost ), requested again → main
 //! # Transitions
 //! hit in main, or in the old part of small: marked | hit in the window: nothing | miss, in ghost: to main
 //! | other miss: to small | victim, main over its share or small empty: the oldest of main without a mark;

@@ -6,8 +6,8 @@
 //! section 3. The paper itself was not at hand; followed are its sentences as other implementations quote
 //! them (Caffeine's simulator above all)
 //! # Picture
-//! one circle of hot blocks, cold blocks and ghosts of cold blocks, and three hands; new → cold, in its
-//! test period, behind the hot hand; victim ← cold hand; marked in its test period → hot
+//! one circle of hot blocks, cold blocks and ghosts of cold blocks, and three hands;
+//! new → cold, in its test period, behind the hot hand; victim ← cold hand; marked in its test period → hot
 //! # Transitions
 //! hit: marked | miss, ghost in the circle: hot, behind the hot hand | other miss: cold, in a test period,
 //! behind the hot hand | cold hand, at a cold block without a mark: the victim, which stays as a ghost for

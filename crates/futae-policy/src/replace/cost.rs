@@ -4,8 +4,9 @@
 //! # Source
 //! Sudo and others (Canon) 1993, multi-level FIFO with second chance (section 3.2.2).
 //! # Picture
-//! new → [ active of its class, FIFO ] ×4 → by weight × length, clear the mark → [ inactive, FIFO ] →
-//! marked: to active of its class | else victim
+//! new → [ active of its class, FIFO ] ×4 → by weight × length, clear the mark → [ inactive, FIFO ]
+//! → marked: to active of its class
+//! | else victim
 //! # Transitions
 //! hit: marked | miss: to the end of active of its class | victim: inactive is filled to its target length,
 //! each time from the class with the most credit; then blocks are taken from its front until one is not

@@ -6,8 +6,9 @@
 //! FAST 2023. The paper was not at hand; followed are its abstract and what the first author's program does
 //! (GLCache in libCacheSim, with the type `learned`), read as a description
 //! # Picture
-//! [ segment ... segment ... open segment ] ← new | adjacent segments, the least useful first: the most
-//! recent blocks → one segment, the others → ( to be evicted ) → victim
+//! [ segment ... segment ... open segment ] ← new
+//! | adjacent segments, the least useful first: the most recent blocks → one segment, the others
+//! → ( to be evicted ) → victim
 //! # Transitions
 //! hit: counts for its segment | hit of a block to be evicted: written to the open segment | miss: written
 //! to the open segment | victim: the first block to be evicted; if there is none, the segment of the lowest

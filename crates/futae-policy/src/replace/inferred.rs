@@ -8,9 +8,9 @@
 //! for storage caches", USENIX ATC 2003, section 4 (reload from disk). The rule that estimates how long a
 //! block stays above is futae's own
 //! # Picture
-//! served → [ presumed above, oldest first ] → after as many misses as the earliest blocks took to return →
-//! presumed evicted above: kept as demoted if its data is still here, else read again; both in the cache
-//! `exclusive`
+//! served → [ presumed above, oldest first ] → after as many misses as the earliest blocks took to return
+//! → presumed evicted above: kept as demoted if its data is still here, else read again;
+//! both in the cache `exclusive`
 //! # Transitions
 //! as `exclusive(keep_served=true)`, for which this makes notices: a block is presumed evicted above when
 //! as many other blocks were served after it as lie between two requests of a block at the quantile `early`

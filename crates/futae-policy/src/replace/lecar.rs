@@ -5,8 +5,8 @@
 //! with ML-based LeCaR", HotStorage 2018, algorithms 1 and 2; where these leave a choice, the authors'
 //! program (github.com/sylab/cacheus, code/algs/lecar.py).
 //! # Picture
-//! victim ← at random: least recently used → ghost entry in ( H_LRU ) | least frequently used → in ( H_LFU
-//! ) | both are the same block → no ghost entry
+//! victim ← at random: least recently used → ghost entry in ( H_LRU )
+//! | least frequently used → in ( H_LFU ) | both are the same block → no ghost entry
 //! # Transitions
 //! hit: most recent, count + 1 | miss, in H_LRU: LFU gains weight, more if the eviction was more recent |
 //! miss, in H_LFU: LRU gains weight likewise | miss: placed as most recent, with the count of its ghost

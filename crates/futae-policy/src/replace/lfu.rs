@@ -4,8 +4,8 @@
 //! Sugimoto and Yamaguchi 2015, section 5 ("keeps the past access history, evicts the least frequently
 //! accessed so far").
 //! # Picture
-//! victim ← [ fewest uses: oldest ... newest ] ... [ most uses ]; evicted → ( ghosts with counts ) → placed
-//! again
+//! victim ← [ fewest uses: oldest ... newest ] ... [ most uses ];
+//! evicted → ( ghosts with counts ) → placed again
 //! # Transitions
 //! hit: count + 1 | miss: placed, with its count from before, + 1 | demotion: as a miss, or as a hit if
 //! resident | evicted, promoted: a ghost entry keeps the count | invalidated: the count is discarded

@@ -4,8 +4,8 @@
 //! # Source
 //! Yoshida, Kourai and Yamaguchi 2018, LFU Cache FS (section 3.1).
 //! # Picture
-//! every access → [ the last N accesses ] → counts per block; every K misses: resident block with the
-//! lowest count ↔ other block with the highest count
+//! every access → [ the last N accesses ] → counts per block;
+//! every K misses: resident block with the lowest count ↔ other block with the highest count
 //! # Transitions
 //! hit: enters the history | miss: enters the history, served, not kept | review: while there is a free
 //! slot, the other block with the highest count is loaded; then it replaces the resident block with the

@@ -4,8 +4,8 @@
 //! # Source
 //! Beckmann, Chen and Cidon, "LHD: improving cache hit rate by maximizing hit density", NSDI 2018.
 //! # Picture
-//! { resident blocks } → a random sample → victim: least hit density, by class and age; densities are
-//! learned from the ages at which blocks of the class were hit and evicted
+//! { resident blocks } → a random sample → victim: least hit density, by class and age;
+//! densities are learned from the ages at which blocks of the class were hit and evicted
 //! # Transitions
 //! hit: counted at its age; its age restarts, and its class follows from the ages at its last two hits |
 //! miss: placed in the class of blocks without a hit | evicted: counted at its age | after each period:

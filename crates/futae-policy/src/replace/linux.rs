@@ -6,8 +6,9 @@
 //! `shrink_active_list`), `mm/workingset.c` (its opening comment), as of 6.1; read as a description, not
 //! copied. `futae-lab kernels` compares it with running kernels (docs/explanation/guest-kernels.md).
 //! # Picture
-//! new → [ inactive, FIFO ] → evicted, with a shadow entry; second use → [ active, FIFO ] → to inactive
-//! when that is low; refault soon enough by its shadow entry → active at once
+//! new → [ inactive, FIFO ] → evicted, with a shadow entry;
+//! second use → [ active, FIFO ] → to inactive when that is low;
+//! refault soon enough by its shadow entry → active at once
 //! # Transitions
 //! hit: marked; if already marked, from inactive to the recent end of active, mark cleared | miss: to the
 //! recent end of inactive, marked (its first use); to active if, since its eviction, no more blocks were

@@ -6,8 +6,8 @@
 //! 2020. The paper was not at hand; followed are its outline in later work and the description of
 //! libCacheSim's LRB
 //! # Picture
-//! victim ← latest next use among `sample` random resident blocks ← forest ← ( labelled samples ) ← (
-//! samples that wait for their block's next use )
+//! victim ← latest next use among `sample` random resident blocks ← forest ← ( labelled samples )
+//! ← ( samples that wait for their block's next use )
 //! # Transitions
 //! each use: its time is recorded; a waiting sample of the block is labelled with the time that has passed
 //! | every 16th access: a random resident block becomes a sample, unless one of it waits | a sample has

@@ -4,8 +4,8 @@
 //! O'Neil, O'Neil and Weikum, "The LRU-K page replacement algorithm for database disk buffering", SIGMOD
 //! 1993, figure 2.1. The paper itself was not at hand; its figure is followed as later work prints it
 //! # Picture
-//! victim ← [ fewer than K uses known, LRU first ] [ K-th last use: oldest ... ]; evicted → ( ghosts with
-//! times of uses ) → placed again
+//! victim ← [ fewer than K uses known, LRU first ] [ K-th last use: oldest ... ];
+//! evicted → ( ghosts with times of uses ) → placed again
 //! # Transitions
 //! hit: its time becomes the last use, and the others move back by one; a hit within the correlated period
 //! continues the last use | miss: placed with its time, and with the times of its ghost entry | evicted,

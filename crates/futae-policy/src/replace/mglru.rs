@@ -6,8 +6,9 @@
 //! `lru_gen_refault`), `include/linux/mm_inline.h` (`lru_gen_add_folio`); read as a description, not
 //! copied. `futae-lab kernels` compares it with running kernels (docs/explanation/guest-kernels.md).
 //! # Picture
-//! new → [ oldest or second oldest generation ] → its tier has enough refaults: next generation | else
-//! evicted, with a shadow entry that has its generation and reads; [ up to 4 generations, oldest first ]
+//! new → [ oldest or second oldest generation ] → its tier has enough refaults: next generation
+//! | else evicted, with a shadow entry that has its generation and reads;
+//! [ up to 4 generations, oldest first ]
 //! # Transitions
 //! hit: its reads are counted, it does not move | miss: to the recent end of the oldest generation, of the
 //! second oldest if there are more than 3; a block that was evicted from the present oldest generation

@@ -5,8 +5,8 @@
 //! Gill, "On multi-level exclusive caching: offline optimality and why promotions are better than
 //! demotions", FAST 2008, section 4 (PROMOTE-LRU, figures 4 and 5)
 //! # Picture
-//! victim ← [ LRU end ... MRU end ] ← miss, kept at random; hit → at random: promoted, the next victim |
-//! MRU end
+//! victim ← [ LRU end ... MRU end ] ← miss, kept at random; hit → at random: promoted, the next victim
+//! | MRU end
 //! # Transitions
 //! miss: at random passed upwards and not kept, else placed at the MRU end | hit: at random promoted, the
 //! next victim, because the level above has it now; else to the MRU end | demotion, notice: not kept,

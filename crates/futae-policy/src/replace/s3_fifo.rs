@@ -4,8 +4,8 @@
 //! Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023,
 //! algorithm 1.
 //! # Picture
-//! new → [ small, FIFO ] → used twice: [ main, FIFO with reinsertion ] → evicted; else ghost entry in (
-//! ghost ), requested again → main
+//! new → [ small, FIFO ] → used twice: [ main, FIFO with reinsertion ] → evicted;
+//! else ghost entry in ( ghost ), requested again → main
 //! # Transitions
 //! hit: count + 1, at most 3 | miss, in ghost: to main | other miss: to small | victim, small over its
 //! share: its oldest, which moves to main instead if it has `threshold` uses or more; else the oldest of

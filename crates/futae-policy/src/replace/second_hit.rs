@@ -6,8 +6,8 @@
 //! Review 45(3), 2015 (cache on second hit); the filter: Bloom, "Space/time trade-offs in hash coding with
 //! allowable errors", Communications of the ACM 13(7), 1970
 //! # Picture
-//! first miss → [ newer filter ] → full: becomes the older one, whose contents are discarded | second miss
-//! → the inner policy
+//! first miss → [ newer filter ] → full: becomes the older one, whose contents are discarded
+//! | second miss → the inner policy
 //! # Transitions
 //! hit: as the inner policy decides | miss: if either filter has the block, as the inner policy decides,
 //! else the block enters the newer filter | demotion, notice: as the inner policy decides, because the

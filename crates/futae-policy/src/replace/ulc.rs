@@ -7,8 +7,8 @@
 //! paper was not at hand; followed are its abstract and the outline of its protocol: the uniLRUstack, its
 //! yardsticks, and the messages Retrieve and Demote
 //! # Picture
-//! uniLRUstack, by recency: [ top ... Y1, the oldest block of this level ... Y2, the oldest of the level
-//! below ]; ghost entries among them, down to the older of Y1 and Y2
+//! uniLRUstack, by recency: [ top ... Y1, the oldest block of this level ... Y2, the oldest of the level below ];
+//! ghost entries among them, down to the older of Y1 and Y2
 //! # Transitions
 //! use of a block no older than Y1, or while this level has room: to this level; Y1 is demoted | else no
 //! older than Y2, or while the level below has room: to the level below | else: served, not kept | every

@@ -6,8 +6,8 @@
 //! the adaptive window: Einziger, Eytan, Friedman and Manes, "Adaptive software cache management",
 //! Middleware 2018.
 //! # Picture
-//! new → [ window, LRU ] → requested more often than the LRU block of probation? → [ main: probation |
-//! protected, segmented LRU ]; the other one is evicted
+//! new → [ window, LRU ] → requested more often than the LRU block of probation? → [ main: probation
+//! | protected, segmented LRU ]; the other one is evicted
 //! # Transitions
 //! hit in window: to its MRU end | hit in main: as in segmented LRU | miss: to window | victim, window
 //! full: of the LRU blocks of window and probation, the one with the lower count in the sketch | every
