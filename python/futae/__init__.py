@@ -17,6 +17,7 @@ from ._frames import check_frame as _check_frame
 from ._frames import frame_of as _frame_of
 from ._frames import rows_of as _rows_of
 from ._native import Column, Error, Table, __version__
+from ._policies import Composed
 from ._policies import Named as _Named
 from ._progress import shown as _shown
 from ._sweep import sweep
@@ -28,7 +29,7 @@ from ._traces import reading as _reading
 from ._traces import tables_of as _tables_of
 from ._traces import warn as _warn
 
-__all__ = ["Column", "Error", "FutaeWarning", "Request", "Table", "Trace", "__version__", "locality", "mrc", "policies", "simulate", "sweep"]
+__all__ = ["Column", "Composed", "Error", "FutaeWarning", "Request", "Table", "Trace", "__version__", "locality", "mrc", "policies", "policy", "simulate", "sweep"]
 
 
 def simulate(
@@ -66,50 +67,50 @@ def simulate(
     The arguments are the options of ``futae sim``, and the columns the keys of ``futae sim --json``.
 
     source: the path of a trace, a :class:`Trace`, a workload such as ``"zipf(1.0):1GiB"``, or an array of block numbers, which is not
-        copied: of NumPy, pandas, polars or Arrow, or whatever has Python's buffer protocol. Or a table of requests with Arrow's PyCapsule
-        interface: of pyarrow, polars or pandas. A list of several has one for each guest.
-    levels: top down, each ``"POLICY:SIZE"`` or ``("POLICY", SIZE)``. A list of lists has one run for each list. A class can stand
-        for a policy (see below), also among ``policies``.
-    sizes: each stands in turn for the size of those levels that name none: one run for each.
-    policies: each is in turn the policy of a single level, at each of ``sizes``.
-    link: ``"demote"``, ``"notice"`` or ``"none"``: what crosses to the level below when a block is evicted.
+        copied: of NumPy, pandas, polars or Arrow, or any object with Python's buffer protocol. Or a table of requests with Arrow's
+        PyCapsule interface: of pyarrow, polars or pandas. A list has one source for each guest.
+    levels: top down, each ``"POLICY:SIZE"`` or ``("POLICY", SIZE)``. A list of lists has one run for each list. A policy may also be
+        a class (see below) or what :func:`policy` returns, also in ``policies``.
+    sizes: sizes of the levels that name none; one run for each size.
+    policies: policies of a single level; one run for each policy and each of ``sizes``.
+    link: ``"demote"``, ``"notice"`` or ``"none"``: what a level sends to the level below when it evicts a block.
     write_mode: ``"write-through"`` or ``"write-back"``.
-    guests: how many run the one workload.
-    seed: all randomness comes from it.
-    warmup, requests: how many requests come before counting begins, and how many are counted. The warm-up of a trace may also be a share
+    guests: the number of guests that run the one workload.
+    seed: the seed of all randomness.
+    warmup, requests: the numbers of requests before counting begins, and that are counted. The warm-up of a trace may also be a share
         (``"10%"``) or a time (``"1h"``).
-    windows: the results over time, too: so many windows of as many requests, or windows of a trace's time (``"15min"``). They are the
-        column ``windows``, a list of dicts.
-    bounds: between what bounds the best caches of these sizes would be, that knew the future; for traces. The column ``bounds``.
-    order: in which order guests with traces ask: ``"recorded"``, ``"together"`` or ``"turns"``.
-    block: the bytes of a block, ``"4KiB"`` if not given.
-    format, columns, skip_bad, view: how a trace is read. A :class:`Trace` says ``block`` and the first three of these itself.
-    latency: such as ``"upper=1us,lower=10us,store=100us,link=5us"``; adds columns of access times. With ``"store=exp(100us)*8"`` and the
-        like requests wait for each other, and the column ``latencies`` has what came of it.
-    clients: with ``latency``, so many requests are under way at a time, whatever the times of the trace.
+    windows: also report the results over time: in this many windows with equal numbers of requests, or in windows of a trace's time
+        (``"15min"``). They are the column ``windows``, a list of dicts.
+    bounds: for traces, also report bounds of the hit ratio of optimal caches of these sizes, in the column ``bounds``.
+    order: the order of the requests of guests with traces: ``"recorded"``, ``"together"`` or ``"turns"``.
+    block: bytes of a block; the default is ``"4KiB"``.
+    format, columns, skip_bad, view: how a trace is read. A :class:`Trace` has ``block`` and the first three of these itself.
+    latency: such as ``"upper=1us,lower=10us,store=100us,link=5us"``; adds columns of access times. With a queueing place such as
+        ``"store=exp(100us)*8"`` requests wait for each other, and the column ``latencies`` has the distribution of their times.
+    clients: with ``latency``, keep this many requests in flight, instead of the times of the trace.
     think: with ``latency``, each guest sends its next request this long after the answer to its previous one: ``"recorded"``, or a time such as
-        ``"1ms"`` or ``"0"``. The column ``pace_by_guest`` has what came of it.
-    objects: the requests of a trace are for objects that differ in size. Sizes of caches are bytes then, or shares of all objects' bytes.
-    ttl: with ``objects``, how long an object lives, such as ``"1h"``, or ``"none"``.
-    admit_size_max: with ``objects``, larger ones are not placed, such as ``"1MiB"``.
-    threads: as many as there are processors if not given.
-    progress: True shows a bar, of tqdm if that is installed; or is called with the fraction done, from 0 to 1, some times a second.
-    frame: ``"pandas"``, ``"polars"``, ``"dict"`` (a list of a dict for each row) or ``"report"`` (what
-        ``futae sim --json`` prints). If not given, pandas if it is there, or else polars, or else ``"dict"``.
+        ``"1ms"`` or ``"0"``. The column ``pace_by_guest`` has the time that each guest took.
+    objects: simulate objects that differ in size. Sizes of caches are then bytes, or shares of the bytes of all objects.
+    ttl: with ``objects``, the lifetime of an object, such as ``"1h"``, or ``"none"``.
+    admit_size_max: with ``objects``, do not place larger ones, such as ``"1MiB"``.
+    threads: the default is one for each processor.
+    progress: True shows a bar, of tqdm if that is installed. A function is called several times a second with the fraction that is done, from 0 to 1.
+    frame: ``"pandas"``, ``"polars"``, ``"dict"`` (a list with a dict for each row) or ``"report"`` (what
+        ``futae sim --json`` prints). The default is pandas if it is installed, else polars, else ``"dict"``.
 
-    A size is what the command takes (``"1%"``, ``"1GiB"``, ``"1000blocks"``) or a number of blocks, with ``objects`` a number of bytes.
+    A size is a text as on the command line (``"1%"``, ``"1GiB"``, ``"1000blocks"``) or a number of blocks; with ``objects``, of bytes.
 
-    ``hit_ratio`` is that of the whole run: requests that some level served, per request. With one level the keys of the
+    ``hit_ratio`` is that of the whole run: the share of requests that some level served. With one level the keys of the
     level are columns. With several, those of the first level begin with ``level_0_``, and so on.
 
-    A policy can be a class, or whatever makes an object when it is called with the number of blocks that the cache holds; it is called once
-    before, with 16, to see whether the object has the methods. Blocks are
-    numbers in the order of their first requests, from 0 on, not those of the trace. The object has the methods ``miss(blocks)``: these blocks were placed, in this order; and ``evict(incoming)``: returns the
-    block to give up, and forgets it, or None to keep all. It may have ``hit(blocks)``: these resident blocks were asked for, in this order;
-    ``admit(block)``: whether a block that is not resident is placed; and ``remove(block)``: a block left that was not evicted. ``hit`` and
-    ``miss`` are called with many blocks at once, just before the next answer is needed, so of the last ones not at all. Instead of ``evict`` it may have ``victims(count)``: the
-    next victims in their order, at least one and at most ``count``, none removed yet, of which one that is requested meanwhile is none any
-    more; and ``evicted(blocks)``: these went. A wrong answer or an exception raises ``futae.Error``.
+    A policy can be a class, or any callable that returns an object for a number of blocks, the capacity of the cache. It is called once
+    before the run, with 16, to check the methods of the object. Blocks are
+    numbers from 0 in the order of their first requests, not the numbers of the trace. The object has the methods ``miss(blocks)``: these blocks were placed, in this order; and ``evict(incoming)``: returns the
+    block to evict, and removes it, or returns None to evict none and not place ``incoming``. Optional are ``hit(blocks)``: these resident blocks were requested, in this order;
+    ``admit(block)``: whether to place a block that is not resident; and ``remove(block)``: a block left without an eviction. ``hit`` and
+    ``miss`` get many blocks at once, just before the next answer is needed, so they do not get the last blocks of a run. In place of ``evict`` the object may have
+    ``victims(count)``: the next victims in their order, at least one and at most ``count``, without removing any; one that is requested before its turn is skipped;
+    and ``evicted(blocks)``: these were evicted. A wrong answer or an exception raises ``futae.Error``.
 
     Raises ``futae.Error``, a ``ValueError``, with the message of the command line. Ctrl-C ends a simulation. Other
     threads of Python run meanwhile.
@@ -160,6 +161,18 @@ def simulate(
     return _frame_of(_rows_of(report), frame)
 
 
+def policy(name, *inner, **parameters):
+    """A policy with other policies inside it, or with parameters, for the levels and policies of :func:`simulate`.
+
+    ``futae.policy("exclusive", MyPolicy)`` is an exclusive cache that a class orders; ``futae.policy("2q", k_in=0.3)`` is the same as
+    the text ``"2q(k_in=0.3)"``.
+
+    name, inner: each a name, a class, or another result of this function.
+    parameters: as :func:`policies` lists them.
+    """
+    return Composed(name, inner, parameters)
+
+
 def policies(frame=None):
     """The policies, a row each: name, summary, source, cost, deviations and parameters.
 
@@ -201,15 +214,15 @@ def mrc(
     source: the path of a trace, a :class:`Trace`, a workload, or one array or table as :func:`simulate` takes it.
     policy: the policy, such as ``"lru"`` or ``"2q(k_in=0.3)"``.
     sizes: of the caches; if not given, ``points`` sizes evenly spaced up to all blocks.
-    exact: the exact curve beside a sampled one.
+    exact: also compute the exact curve.
     shards: sample this share of the blocks (SHARDS, fixed rate; lru only).
-    shards_blocks: sample so many blocks (SHARDS, fixed size; lru only).
-    aet: take the times between uses of this share of the blocks (AET; lru only).
+    shards_blocks: sample this many blocks (SHARDS, fixed size; lru only).
+    aet: estimate from the reuse times of this share of the blocks (AET; lru only).
     kosmo: find the sizes that hit the requests for this share of the blocks (Kosmo; fifo, lru, lfu, lfu-in-cache and lrfu).
-    kosmo_blocks: the same for so many blocks.
+    kosmo_blocks: the same for this many blocks.
     mini: simulate small caches under the requests for this share of the blocks (any policy without readahead).
-    repeats: draw each sample this often; the curve is their mean, and ``half_width`` half of its 95 % interval.
-    requests: use so many requests.
+    repeats: the number of samples of a sampled curve; it is their mean, and ``half_width`` is half of its 95 % interval.
+    requests: the number of requests that are used.
     The others, ``frame`` among them, are as in :func:`simulate`; ``"report"`` is what ``futae mrc --json`` prints.
     """
     _check_frame(frame, "report")
@@ -269,7 +282,7 @@ def locality(
     progress=None,
     frame=None,
 ):
-    """Finds how soon blocks come back: re-access intervals at the application and below each level, as ``futae locality`` does.
+    """Computes re-access intervals, how soon blocks are requested again, at the application and below each level, like ``futae locality``.
 
     An interval is the amount of data of other requests, at that place, between two requests for the same block. Returns a frame with a row for
     each bin of each place: ``place``, ``low_bytes``, ``high_bytes``, ``share`` (of the place's re-accesses) and ``density_per_gb``;
@@ -277,9 +290,9 @@ def locality(
 
     source: the path of a trace, a :class:`Trace`, a workload, or one array or table as :func:`simulate` takes it.
     levels: top down, each ``"POLICY:SIZE"`` or ``("POLICY", SIZE)``.
-    warmup: how many requests come before counting begins; a fifth of all if not given.
-    bins: how many bins.
-    log: bins of growing width.
+    warmup: the number of requests before counting begins; the default is a fifth of all.
+    bins: the number of bins.
+    log: use bins of growing width.
     The others are as in :func:`simulate`; ``"report"`` is what ``futae locality --json`` prints.
     """
     _check_frame(frame, "report")

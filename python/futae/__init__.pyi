@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, Union, final, overload
 
@@ -70,9 +70,16 @@ class PolicyAhead(Protocol):
     def victims(self, count: int, /) -> Sequence[int]: ...
     def evicted(self, blocks: list[int], /) -> object: ...
 
+class Composed:
+    """What :func:`policy` returns."""
+
+    def __init__(self, name: _Policy, inner: Sequence[_Policy], parameters: Mapping[str, _Value]) -> None: ...
+
+_Value = Union[str, bool, float]
+
 _Path = Union[str, bytes, PathLike[str], PathLike[bytes]]
 _Size = Union[str, SupportsIndex]
-_Policy = Union[str, Callable[[int], Union[Policy, PolicyAhead]]]
+_Policy = Union[str, Composed, Callable[[int], Union[Policy, PolicyAhead]]]
 _Level = Union[_Policy, tuple[_Policy, _Size]]
 
 class _Stream(Protocol):
@@ -180,6 +187,7 @@ def simulate(
     progress: Union[Callable[[float], object], bool, None] = None,
     frame: Union[Literal["pandas", "polars"], None] = None,
 ) -> DataFrame: ...
+def policy(name: _Policy, *inner: _Policy, **parameters: _Value) -> Composed: ...
 def policies(frame: Union[Literal["pandas", "polars", "dict"], None] = None) -> Any: ...
 def mrc(
     source: _Source,

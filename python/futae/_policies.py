@@ -1,9 +1,35 @@
-"""Policies that are written in Python."""
+"""Policies that are written in Python, and policies of several parts."""
 
 import threading
 
+from ._native import Error
+
 _lock = threading.Lock()
 _in_use: set[str] = set()
+
+
+class Composed:
+    """What :func:`futae.policy` returns: a policy with others inside it, and parameters."""
+
+    def __init__(self, name, inner, parameters):
+        for one in (name, *inner):
+            if not (isinstance(one, (str, Composed)) or callable(one)):
+                raise Error(f"{one!r} is no policy: give a name, a class, or what futae.policy() returns")
+        self._name, self._inner, self._parameters = name, inner, parameters
+
+    def _text(self, name_of):
+        """As the command line has it; ``name_of`` is given each policy."""
+        parameters = (f"{key}={_value(value)}" for key, value in self._parameters.items())
+        arguments = ",".join([*map(name_of, self._inner), *parameters])
+        return name_of(self._name) + (f"({arguments})" if arguments else "")
+
+    def __repr__(self):
+        given = [repr(self._name), *map(repr, self._inner), *(f"{key}={value!r}" for key, value in self._parameters.items())]
+        return f"futae.policy({', '.join(given)})"
+
+
+def _value(value):
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 class Named:
@@ -21,6 +47,8 @@ class Named:
 
     def name(self, policy):
         """A policy as a text: of a class, or whatever makes a policy, its name."""
+        if isinstance(policy, Composed):
+            return policy._text(self.name)
         if not callable(policy):
             return policy
         for name, known in self.classes:

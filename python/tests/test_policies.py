@@ -84,6 +84,26 @@ class Policies(unittest.TestCase):
         frame = futae.simulate(WORKLOAD, levels=[(Lru, 100)], requests=1000, frame="dict")
         self.assertEqual(frame[0]["policy"], "python/Lru")
 
+    def test_a_class_inside_a_policy_orders_its_blocks(self):
+        for outer, parameters in (("exclusive", {}), ("exclusive", {"keep_served": True}), ("second-hit", {"names": 1000})):
+            upper, size = "lru:500blocks", 800
+            own, known = (
+                futae.simulate(WORKLOAD, [upper, (futae.policy(outer, inner, **parameters), size)], frame="dict")
+                for inner in (Lru, "lru")
+            )
+            self.assertGreater(known[0]["level_1_hits"], 0)
+            self.assertEqual(own[0]["level_1_hits"], known[0]["level_1_hits"], outer)
+        deep = futae.policy("directory", futae.policy("exclusive", Lru))
+        futae.simulate(WORKLOAD, [upper, (deep, size)])
+        self.assertIn("futae.policy('exclusive', <class", repr(deep))
+        two = futae.policy("2q", k_in=0.3)
+        (row,) = futae.simulate(WORKLOAD, policies=[two], sizes=[100], frame="dict")
+        self.assertEqual(row["policy"], "2q(k_in=0.3)")
+        with self.assertRaisesRegex(futae.Error, "3 is no policy"):
+            futae.policy("exclusive", 3)
+        with self.assertRaisesRegex(futae.Error, "depth"):
+            futae.simulate(WORKLOAD, [(futae.policy("exclusive", Lru, depth=3), size)])
+
     def test_victims_ahead_are_those_that_would_have_been_asked_for(self):
         for source in [WORKLOAD, "uniform:16MiB", "loop:8MiB"]:
             for known, own in [("lru", LruAhead), ("fifo", FifoAhead)]:

@@ -19,6 +19,8 @@ futae.simulate(numpy.arange(9), ["lru:1%"])
 futae.mrc("a.csv", "lru", shards=0.1)
 futae.locality("a.csv", ["lru:1%"])
 futae.sweep({"traces": ["a.csv"]}, frame="dict")
+assert_type(futae.policy("exclusive", "lru", keep_served=True), futae.Composed)
+futae.simulate("a.csv", [(futae.policy("2q", k_in=0.3), 1000)])
 
 futae.simulate("a.csv", levels=["lru:1%"], order="sorted")  # type: ignore[call-overload]
 futae.simulate("a.csv", levels=["lru:1%"], warmup=0.5)  # type: ignore[call-overload]
