@@ -19,21 +19,21 @@ _PIECES = 4
 def sweep(plan, *, out=None, client=None, threads=None, summary=False, progress=None, frame=None):
     """Simulates policies × sizes × traces × seeds, and returns a frame with a row for each level of each cell.
 
-    The plan, the columns and the folder are those of ``futae sweep``, which can go on with a sweep that was begun
+    The plan, the columns and the folder are those of ``futae sweep``, which can continue a sweep that was begun
     here, and the other way round.
 
     plan: the path of a plan in TOML, or a dict of its keys. Names of traces in a dict are relative to the working directory.
-    out: a folder in which each cell is kept once it is done. The same call goes on where it was ended, and
-        ``results.csv`` and ``summary.csv`` are written there. Without it results are in memory only.
-    client: a ``dask.distributed.Client``. Its workers do the cells; they need futae, and the traces by the same paths, but not
-        the folder. A worker that is lost costs the cells that it was doing, which others do again.
-    threads: as many as there are processors if not given; without a client only.
-    summary: a row for each level of each hierarchy on each source, over all seeds: ``seeds``, and of each figure the mean and half of its
-        95 % confidence interval, ``hit_ratio_mean`` and ``hit_ratio_half_width`` for one. They are the columns of ``summary.csv``.
-    progress: True shows a bar; or is called with the fraction done, from 0 to 1.
+    out: a folder that keeps each completed cell, so that the same call continues after an interruption, and that gets
+        ``results.csv`` and ``summary.csv``. Without it, results are in memory only.
+    client: a ``dask.distributed.Client``. Its workers simulate the cells. They need futae, and the traces at the same paths, but not
+        the folder. If a worker is lost, other workers repeat the cells that it was simulating.
+    threads: the default is one for each processor; only without a client.
+    summary: a row for each level of each hierarchy and source, over all seeds: ``seeds``, and for each figure the mean and half of its
+        95 % confidence interval, such as ``hit_ratio_mean`` and ``hit_ratio_half_width``. They are the columns of ``summary.csv``.
+    progress: True shows a bar. A function is called with the fraction that is done, from 0 to 1.
     frame: as in :func:`simulate`, without ``"report"``.
 
-    Cells that fail are a :class:`FutaeWarning` each reason, and have no rows; ``futae.Error`` if all fail.
+    Cells that fail have no rows. Each reason is a :class:`FutaeWarning`; if all cells fail, ``futae.Error`` is raised.
     """
     check_frame(frame)
     check({"threads": threads}, wholes=("threads",))
@@ -46,7 +46,7 @@ def sweep(plan, *, out=None, client=None, threads=None, summary=False, progress=
             kept, failed, remarks = asked.work(todo, threads, None if out is None else os.fspath(out), tell)
         else:
             if threads is not None:
-                raise Error("threads is for this machine; a cluster has those of its workers")
+                raise Error("threads is not for a cluster, which has the threads of its workers")
             keep = None if out is None else functools.partial(asked.keep, os.fspath(out))
             pieces = _pieces(todo, names, sum(client.nthreads().values()))
             kept, failed, remarks = _on_cluster(client, (text, folder, is_json), pieces, keep, tell)
@@ -71,7 +71,7 @@ def _text_of(plan):
         try:
             return json.dumps(plan), os.getcwd(), True
         except TypeError as error:
-            raise Error(f"the plan has what no plan can have: {error}") from None
+            raise Error(f"the plan has a value that JSON does not have: {error}") from None
     path = os.fspath(plan)
     try:
         with open(path, encoding="utf-8") as file:

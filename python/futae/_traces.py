@@ -28,7 +28,7 @@ Request.__doc__ = "One request of a trace. ``time_us`` is in microseconds, or No
 
 
 class FutaeWarning(UserWarning):
-    """Why a result may not be what was meant: what the command prints after ``warning:``."""
+    """A reason to doubt a result; the command prints it after ``warning:``."""
 
 
 class Trace:
@@ -38,10 +38,10 @@ class Trace:
     >>> for request in trace:
     ...     print(request.offset_bytes, request.is_write)
 
-    Each iteration reads the file from its first request, in memory that does not depend on its length.
+    Each iteration reads the file from its first request. It takes the same memory for files of any length.
 
-    ``path`` is where the file is; ``format``, ``columns``, ``skip_bad`` and ``block`` are the options of the
-    command line, and go along to :func:`simulate` and :func:`mrc`.
+    ``path`` is the path of the file; ``format``, ``columns``, ``skip_bad`` and ``block`` are the options of the
+    command line, which :func:`simulate` and :func:`mrc` then use.
     """
 
     def __init__(self, path, *, format=None, columns=None, skip_bad=False, block="4KiB"):
@@ -67,7 +67,7 @@ class Trace:
         warn(_remarks(reader))
 
     def batches(self, requests=_BATCH):
-        """Structured NumPy arrays of at most this many requests each, to go through a trace of any length."""
+        """Structured NumPy arrays of at most this many requests each, for traces of any length."""
         import numpy
 
         if requests < 1:
@@ -78,7 +78,7 @@ class Trace:
         warn(_remarks(reader))
 
     def to_numpy(self):
-        """All requests as one structured NumPy array, of which a time of -1 stands for none. It cannot be written to."""
+        """All requests as one structured NumPy array, which is read-only. A time of -1 stands for none."""
         import numpy
 
         reader = self._open()
@@ -87,10 +87,10 @@ class Trace:
         return numpy.frombuffer(records, dtype=_FIELDS)
 
     def table(self):
-        """All requests as a :class:`Table`: columns that NumPy and Arrow use where they are, without a copy.
+        """All requests as a :class:`Table`: columns that NumPy and Arrow use without a copy.
 
-        Beside those of :class:`Request` it has ``ttl_s`` (seconds) and ``latency_us`` where the trace has lifetimes and latencies, 0 where
-        a request has none. Of a trace of objects with sizes it has ``key`` in place of ``offset_bytes``.
+        In addition to those of :class:`Request` it has ``ttl_s`` (seconds) and ``latency_us`` if the trace has lifetimes and latencies; 0 stands
+        for none. For a trace of objects with sizes it has ``key`` in place of ``offset_bytes``.
         """
         reader = self._open(all=True)
         table = reader.table()
@@ -98,9 +98,9 @@ class Trace:
         return table
 
     def info(self):
-        """What the file is: ``format``, ``compression``, ``volumes`` (their names, where it has names) and ``doubts``.
+        """The file's ``format``, ``compression``, ``volumes`` (their names, if it has names) and ``doubts``.
 
-        Reads the whole file, since a volume may come late."""
+        Reads the whole file, because a volume may come late."""
         reader = self._open()
         while reader.read(_BATCH):
             pass
@@ -147,7 +147,7 @@ def _buffer_of(source):
         source = source.chunk(0)
     numpy = sys.modules.get("numpy")
     if numpy and isinstance(source, numpy.ma.MaskedArray):
-        raise Error("a masked array has numbers that are none: give array.compressed()")
+        raise Error("a masked array has missing numbers: give array.compressed()")
     try:
         format = memoryview(source).format
     except TypeError:
