@@ -132,7 +132,7 @@ class Sweeps(unittest.TestCase):
     def test_what_is_no_plan_is_refused(self):
         for plan, part in [
             ({"polices": []}, "polices"),
-            ({"workloads": ["loop:1MiB"], "policies": [len], "sizes": ["1%"]}, "no plan can have"),
+            ({"workloads": ["loop:1MiB"], "policies": [len], "sizes": ["1%"]}, "JSON does not have"),
             (self.path("none.toml"), "none.toml"),
             ({}, "nothing to simulate"),
         ]:
