@@ -128,6 +128,7 @@ fn a_recording_ends_when_another_one_begins() {
     let second = record(&stage, &traces[1], &[]);
     ask(&stage, 2, 300);
     let ended = first.wait();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     assert!(
         ended.errors.contains("another futae record has begun"),
         "{}",

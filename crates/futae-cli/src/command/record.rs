@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::interruption::Interruption;
 use crate::progress::Progress;
 use crate::table::count;
+use anyhow::anyhow;
 pub use file::Facts;
 use file::RecordingFile;
 use futae_units::{Size, parse_duration};
@@ -25,7 +26,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// that reads traces takes, with FILE.json beside it: what was recorded, of which cache, and how
 /// much was lost. The recording ends after --time, at --max-size, or at SIGINT or SIGTERM; the file
 /// is whole at any time. Requests are recorded in the order in which the cache decides on them;
-/// requests that a guest's own cache serves do not reach it.
+/// requests that a guest's own cache serves do not reach it. Exits with 1 if the server ends before,
+/// or if another recording of the cache begins; FILE then has the requests until that time.
 #[derive(clap::Args)]
 pub struct Args {
     /// Its control socket: unix:PATH or PATH
@@ -37,7 +39,7 @@ pub struct Args {
     /// share the cache, all of them are recorded
     #[arg(long)]
     export: Option<String>,
-    /// How long, e.g. 10min [default: until it is interrupted]
+    /// Duration, e.g. 10min [default: until interrupted]
     #[arg(long, value_name = "DURATION")]
     time: Option<String>,
     /// Share of the blocks whose requests are recorded, e.g. 1%. Every recording chooses the same
@@ -96,23 +98,23 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
     };
     drop(progress);
-    let is_full = match outcome {
+    match outcome {
         Ok((after, is_full)) => {
             file.finish(&after)?;
-            is_full
+            if is_full {
+                let limit = args.max_size;
+                eprintln!("futae: the recording ends here: the trace has {limit} (--max-size)");
+            }
+            say(args, file.facts())
         }
         // Of a server that has ended what came so far is kept.
         Err(problem) => {
             file.finish_alone()?;
-            eprintln!("futae: warning: the recording ends here: {problem}");
-            false
+            say(args, file.facts())?;
+            let path = args.out.display();
+            Err(anyhow!("{problem}; {path} has what was recorded until then").into())
         }
-    };
-    if is_full {
-        let limit = args.max_size;
-        eprintln!("futae: the recording ends here: the trace has {limit} (--max-size)");
     }
-    say(args, file.facts())
 }
 
 fn announce(args: &Args) -> Result<(), Failure> {
