@@ -261,7 +261,7 @@ def mrc(
         for curve in report["curves"]
         for at, point in enumerate(curve["points"])
     ]
-    return _frame_of(rows, frame)
+    return _frame_of(rows, frame, ["method", "cache_blocks", "cache_bytes", "miss_ratio", "half_width"])
 
 
 def locality(
@@ -307,11 +307,12 @@ def locality(
     report = _json.loads(text)
     if frame == "report":
         return report
+    of_bin = ("low_bytes", "high_bytes", "share", "density_per_gb")
     of_place = ("reaccesses", "median_bytes", "gap_bytes", "theory_gap_bytes")
     rows = [
         {"place": tap["place"], **one, **{key: tap[key] for key in of_place}} for tap in report["taps"] for one in tap["bins"]
     ]
-    return _frame_of(rows, frame)
+    return _frame_of(rows, frame, ["place", *of_bin, *of_place])
 
 
 def _one_of(source):

@@ -38,12 +38,12 @@ def check_frame(kind, *more):
         frame_of([], kind)
 
 
-def frame_of(rows, kind):
-    """The rows as a frame of this kind, which was checked."""
+def frame_of(rows, kind, columns=None):
+    """The rows as a frame of this kind, which was checked. Without rows it has these columns."""
     if kind is None:
         for kind in ("pandas", "polars", "dict"):
             try:
-                return frame_of(rows, kind)
+                return frame_of(rows, kind, columns)
             except ImportError:
                 continue
     if kind == "dict":
@@ -51,7 +51,7 @@ def frame_of(rows, kind):
     if kind == "pandas":
         import pandas
 
-        return pandas.DataFrame(rows)
+        return pandas.DataFrame(rows, columns=None if rows else columns)
     import polars
 
-    return polars.DataFrame(rows, infer_schema_length=None)
+    return polars.DataFrame(rows, None if rows else columns, infer_schema_length=None)

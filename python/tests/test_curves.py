@@ -76,6 +76,15 @@ class Curves(unittest.TestCase):
         found = futae.mrc(both, shards=1.0, frame="report")
         self.assertEqual(found["blocks"], 2 * len(set(BLOCKS)))
 
+    def test_a_frame_without_rows_has_the_columns_of_one_with_rows(self):
+        once = numpy.arange(1000)
+        for kind in (pandas.DataFrame, polars.DataFrame):
+            frame = kind.__module__.split(".")[0]
+            empty, full = (futae.locality(source, frame=frame) for source in (once, "zipf(1.0):1MiB"))
+            self.assertEqual((len(empty), list(empty.columns)), (0, list(full.columns)))
+            empty, full = (futae.mrc(once, sizes=sizes, frame=frame) for sizes in ([], ["10%"]))
+            self.assertEqual((len(empty), list(empty.columns)), (0, list(full.columns)))
+
     def test_what_is_refused(self):
         blocks = numpy.arange(9)
         for source, given, part in [
