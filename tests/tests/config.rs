@@ -453,7 +453,7 @@ fn a_file_is_checked_beside_the_server_that_uses_it() {
             "unix:DIR/control.sock",
             "tcp:127.0.0.1:1",
             2,
-            "serve.toml:3: --control tcp:127.0.0.1:1: orders are taken on unix sockets only; write unix:PATH",
+            "serve.toml:3: --control tcp:127.0.0.1:1: a control socket is a unix socket; write unix:PATH",
         ),
         ("one.img", "none.img", 1, "none.img: No such file"),
         (

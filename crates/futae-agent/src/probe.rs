@@ -278,7 +278,7 @@ fn explained(error: &anyhow::Error, may_load: bool) -> String {
 
 #[cfg(not(futae_has_bpf))]
 fn start(_: &Checked) -> (Kind, Option<String>) {
-    let why = "built without eBPF, since clang was missing then";
+    let why = "built without eBPF, because clang was missing";
     (Kind::Vmstat, Some(why.to_owned()))
 }
 

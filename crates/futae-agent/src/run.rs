@@ -40,9 +40,7 @@ pub fn run(args: &Checked) -> anyhow::Result<()> {
         warn!("counting by /proc/vmstat alone{lost}: {why}");
     }
     if !args.counts_reads {
-        info!(
-            "counting evictions alone: no program runs where pages are read; --count reads has them counted"
-        );
+        info!("counting evictions only: no eBPF program runs on reads; --count reads counts them");
     }
     let mut agent = Agent::new(args, probe)?;
     if let Some(time) = args.once {

@@ -190,7 +190,7 @@ pub(crate) fn report(end: End, place: &Place, options: &ConnectionOptions) {
         }
         End::Broken(error) => {
             place.blame(&error.to_string());
-            let text = format!("its connection was ended since it broke the protocol: {error}");
+            let text = format!("its connection was ended because it broke the protocol: {error}");
             place.refuse(Reason::Protocol, &text);
         }
     }
@@ -201,7 +201,7 @@ fn attach(tenant: &Tenant, budget: &Arc<Budget>, place: &Place, options: &Connec
     if let Err(error) = disk::serve(tenant, budget, place, options) {
         place.blame(&error.to_string());
         let text =
-            format!("its connection was ended since it broke the vhost-user protocol: {error}");
+            format!("its connection was ended because it broke the vhost-user protocol: {error}");
         place.refuse(Reason::Protocol, &text);
     }
 }

@@ -116,12 +116,12 @@ impl Server {
             match self.go_on(client, peer) {
                 Ok(()) => served += 1,
                 Err(why) => {
-                    warn!(%peer, export, "client {peer} of the server before lost its connection: {why}");
+                    warn!(%peer, export, "client {peer} of the previous server lost its connection: {why}");
                 }
             }
         }
         if served > 0 {
-            info!("serving {served} clients of the server before");
+            info!("serving {served} clients of the previous server");
         }
         served
     }
@@ -186,7 +186,7 @@ impl Server {
         }
         if info.transmission_flags(record.structured_replies) != record.flags() {
             return Err(format!(
-                "export {export} can do other things than before, or has become read-only or writable"
+                "export {export} has other capabilities than before, or has become read-only or writable"
             ));
         }
         Ok((tenant, entry))

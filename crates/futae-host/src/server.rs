@@ -93,7 +93,7 @@ impl Server {
                 let text = control.to_string();
                 return Err(HostError::Address {
                     text,
-                    problem: "orders are taken on unix sockets only".into(),
+                    problem: "a control socket is a unix socket".into(),
                 });
             }
         };

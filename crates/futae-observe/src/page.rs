@@ -194,7 +194,7 @@ fn told(snapshot: &Snapshot) -> String {
     table.html("Blocks that clients demoted to a cache, evictions that clients and agents reported, and blocks that a cache sent down.")
 }
 
-/// Who holds what: each cache with its exports.
+/// Contents of the caches: each cache with its exports.
 fn holders(snapshot: &Snapshot, volumes: &[OneExport]) -> String {
     let heads = [
         "cache",
@@ -205,7 +205,7 @@ fn holders(snapshot: &Snapshot, volumes: &[OneExport]) -> String {
         "not in the store yet",
         "connections",
     ];
-    let mut table = Table::new("holders", "Who holds what", &heads);
+    let mut table = Table::new("holders", "Contents of the caches", &heads);
     for cache in &snapshot.engines {
         let engine = &cache.engine;
         let bytes = |blocks: u64| blocks * engine.block_bytes;
@@ -284,7 +284,7 @@ fn stores(volumes: &[OneExport]) -> String {
             ],
         );
     }
-    table.html("Times are for a block: a moving average, and what 99 of 100 operations take at most. Buffered fallbacks are operations that went past O_DIRECT or io_uring. Reads are operations; one can be for many blocks.")
+    table.html("Times are per block: a moving average and the 99th percentile. Buffered fallbacks are operations without O_DIRECT or io_uring. Reads are operations; one can be for many blocks.")
 }
 
 fn memory(snapshot: &Snapshot) -> String {

@@ -13,7 +13,7 @@ impl Watch {
     ///
     /// Always.
     pub fn load(_pages: Pages<'_>) -> anyhow::Result<Self> {
-        anyhow::bail!("futae was built without eBPF, since clang was missing then")
+        anyhow::bail!("futae was built without eBPF, because clang was missing")
     }
 
     /// Says that there is none.

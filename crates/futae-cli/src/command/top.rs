@@ -336,7 +336,7 @@ fn who(agent: &AgentStatus) -> String {
     if !agent.connected {
         return agent.last_frame_seconds.map_or_else(
             || "no agent".to_owned(),
-            |seconds| format!("no agent; the last spoke {seconds:.0} s ago"),
+            |seconds| format!("no agent; the last report came {seconds:.0} s ago"),
         );
     }
     if agent.source == Some(Source::Vmstat) {

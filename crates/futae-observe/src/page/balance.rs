@@ -79,7 +79,7 @@ fn guests(decision: &Decision) -> String {
             ],
         );
     }
-    table.html("Memory, and what each guest read in the last period. A guest without numbers is silent or out of sight, and is left as it is.")
+    table.html("Memory and reads of each guest in the last period. A guest without numbers is silent or cannot be reached; its memory is not changed.")
 }
 
 fn moves(done: &Done) -> String {
@@ -109,7 +109,7 @@ fn moves(done: &Done) -> String {
         );
     }
     table.html(
-        "The last moves, the newest first, each with the numbers that made it. A hit is the time that a page in memory takes.",
+        "The last moves, the newest first, each with the numbers that led to it. The unit “hit” is the time of a read from memory.",
     )
 }
 

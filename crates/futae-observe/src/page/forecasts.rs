@@ -1,4 +1,4 @@
-//! Forecast against fact.
+//! Forecast and measurement.
 
 use super::html::{Cell, Table};
 use crate::forecast::ForecastShown;
@@ -6,7 +6,7 @@ use crate::forecast::ForecastShown;
 /// A row for each cache that a forecast is held against.
 pub(super) fn forecasts(shown: &[ForecastShown]) -> String {
     let heads = ["cache", "requests", "measured", "at least", "at most", ""];
-    let mut table = Table::new("forecast", "Forecast against fact", &heads);
+    let mut table = Table::new("forecast", "Forecast and measurement", &heads);
     for one in shown {
         let verdict = match (&one.alarm, one.measured) {
             (Some(_), _) => "not as forecast",
@@ -25,6 +25,6 @@ pub(super) fn forecasts(shown: &[ForecastShown]) -> String {
         );
     }
     table.html(
-        "Hit ratios of the last 15 minutes, and the bounds of the forecast (--forecast) for so many requests, as futae verify reckons them.",
+        "Hit ratios of the last 15 minutes, and the bounds of the forecast (--forecast) for so many requests, as futae verify computes them.",
     )
 }

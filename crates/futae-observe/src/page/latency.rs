@@ -1,4 +1,4 @@
-//! How long requests took.
+//! Durations of requests.
 
 use super::html::{Cell, Table};
 use crate::snapshot::OneExport;
@@ -15,7 +15,7 @@ pub(super) fn latencies(caches: &[EngineReport], volumes: &[OneExport]) -> Strin
         "99 % at most",
         "99.9 % at most",
     ];
-    let mut table = Table::new("latencies", "How long requests took", &heads);
+    let mut table = Table::new("latencies", "Durations of requests", &heads);
     for one in volumes {
         for latency in &one.volume.latencies {
             let name = format!("{} {}", one.volume.name, latency.operation);

@@ -170,7 +170,7 @@ pub fn socket_path(address: &str) -> Result<PathBuf, Failure> {
     match address.strip_prefix("unix:") {
         Some(path) if !path.is_empty() => Ok(path.into()),
         _ => Err(Failure::usage(format!(
-            "--control {address}: orders are taken on unix sockets only; write unix:PATH"
+            "--control {address}: a control socket is a unix socket; write unix:PATH"
         ))),
     }
 }

@@ -212,7 +212,7 @@ impl KeptMemory {
         let size = Size::Bytes(blocks * engine.block_bytes());
         info!(
             blocks,
-            "memory file: {blocks} blocks ({size}) are kept from the server before"
+            "memory file: {blocks} blocks ({size}) are kept from the previous server"
         );
         blocks
     }

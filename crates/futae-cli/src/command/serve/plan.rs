@@ -308,7 +308,7 @@ fn control(text: &str) -> Result<(Listen, Access), String> {
     match address.map_err(|error: futae_host::HostError| wrong(error.to_string()))? {
         address @ Listen::Unix(_) => Ok((address, access)),
         Listen::Tcp { .. } | Listen::VhostUser(_) => Err(wrong(
-            "orders are taken on unix sockets only; write unix:PATH".to_owned(),
+            "a control socket is a unix socket; write unix:PATH".to_owned(),
         )),
     }
 }

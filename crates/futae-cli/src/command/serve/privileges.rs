@@ -98,6 +98,6 @@ fn become_user(account: &User) -> Result<(), Failure> {
         setuid(account.uid).with_context(failed("it cannot be taken over"))?;
     }
     let (uid, gid) = (account.uid, account.gid);
-    info!(user = name, "going on as user {name} ({uid}, group {gid})");
+    info!(user = name, "running as user {name} ({uid}, group {gid})");
     Ok(())
 }
