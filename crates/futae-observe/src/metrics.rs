@@ -180,7 +180,7 @@ pub fn reference() -> String {
     };
     head(&mut page, "A server", "`level`");
     rows(&mut page, SERVER);
-    let cache = "`cache` (the export that has the cache for itself, or `common`; an export added to a cache of one changes it)";
+    let cache = "`cache` (the only export of the cache, or `common` if it has several; so adding an export can change the label)";
     head(&mut page, "A cache", &format!("`level`, {cache}, `policy`"));
     rows(&mut page, CACHE);
     let class = "`class` (of the store: `local`, `remote` or a name)";
@@ -193,13 +193,13 @@ pub fn reference() -> String {
     let by_operation = "`operation` (`read`, `write`, `flush`, `trim`, `zero`, `other`)";
     head(
         &mut page,
-        "How long it took, of an export or a file of a mount",
+        "Durations, by export or by file of a mount",
         &format!("`level`, `cache`, `export`, {class}, {by_operation}"),
     );
     duration_rows(&mut page, DURATIONS);
     head(
         &mut page,
-        "How long it took, of the files of a tree together",
+        "Durations, of all files of a tree together",
         &format!("`level`, {cache}, `policy`, {by_operation}"),
     );
     duration_rows(&mut page, TREE_DURATIONS);

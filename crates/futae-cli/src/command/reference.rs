@@ -60,9 +60,9 @@ fn commands(cli: Command) -> String {
 /// The page of all metrics.
 fn metrics() -> String {
     format!(
-        "# Metrics\n\n{GENERATED}\n`futae serve --metrics` and `futae mount --metrics` answer `GET /metrics` with these, as OpenMetrics \
-         text. A counter counts from the start of the program. Without a unit in its name a metric counts blocks, operations, \
-         connections or events, as its text says. [Counters](counters.md) says more of them; [watching](../how-to/watch.md) shows \
+        "# Metrics\n\n{GENERATED}\n`futae serve --metrics` and `futae mount --metrics` answer `GET /metrics` with the metrics below, as OpenMetrics \
+         text. Counters begin at 0 when the program starts. A metric without a unit in its name counts blocks, operations, \
+         connections or events. [Counters](counters.md) describes them further; [watching](../how-to/watch.md) shows \
          how to scrape.\n\n{}",
         futae_observe::reference()
     )
@@ -71,9 +71,9 @@ fn metrics() -> String {
 /// The page of all policies.
 fn policies(cards: &[Card]) -> String {
     let mut page = format!(
-        "# Policies\n\n{GENERATED}\nA policy can stand wherever a command asks for one: `lru`, with parameters \
-         `2q(k_in=0.3)`, or around another policy `directory(cost(exclusive))`. `futae policies NAME` \
-         prints one of these cards. How they behave beside other simulators is in \
+        "# Policies\n\n{GENERATED}\nEvery command that takes a policy takes its name, `lru`, a name with parameters, \
+         `2q(k_in=0.3)`, or a policy around another one, `directory(cost(exclusive))`. `futae policies NAME` \
+         prints the section of one policy. How the policies compare with those of other simulators is in \
          [what each paper found here](../explanation/papers.md#policies-beside-other-simulators).\n\n\
          A *slot* holds one block. A *use* is a miss or a hit of a block. A *ghost entry*, or *ghost*, remembers a block that is not \
          resident. *Demotion* and *notice* are messages from the level above about a block that it evicted, with and without the \
