@@ -1,18 +1,10 @@
 //! Every policy has a complete card, a reference model, tests, and a line in the registry.
 
 use super::{Finding, Source, mask, words};
+use futae_policy::Card;
 
 const PLACE: &str = "crates/futae-policy/src/replace/";
 const REGISTRY: &str = "crates/futae-policy/src/registry.rs";
-const HEADINGS: [&str; 6] = [
-    "Source",
-    "Picture",
-    "Transitions",
-    "Parameters",
-    "Deviations",
-    "Cost",
-];
-
 /// What is missing of each policy.
 #[must_use]
 pub fn check(sources: &[Source]) -> Vec<Finding> {
@@ -21,7 +13,7 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
     for source in sources {
         let Some(name) = module(source) else { continue };
         let mut missing = |what: String| findings.push(source.finding(0, what));
-        for heading in HEADINGS {
+        for heading in Card::HEADINGS {
             if !has_text_under(&source.text, heading) {
                 missing(format!("the card has no text under # {heading}"));
             }
