@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{BLOCK, kept_up_to};
+use common::{BLOCK, NEVER, kept_up_to, setup_of, take, write};
 use futae_engine::{
     ClientId, Demotion, Engine, EngineOptions, FileStore, IoBuf, OnEviction, OnRefusal, Operation,
     Store, Verification, WriteBackOptions,
@@ -12,6 +12,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 const CLIENT: ClientId = ClientId(0);
@@ -85,12 +86,12 @@ fn what_was_appended_is_read_and_what_the_cache_had_of_the_last_block_is_not() {
     let image = Image::new("lru", None);
     assert_eq!(image.read(0, BEFORE), [1; BEFORE as usize]);
     image.append(&[2; BLOCK as usize]);
-    let sizes = image.engine.lengthen_volume(image.volume);
+    let sizes = image.engine.lengthen_volume(image.volume, NEVER);
     assert_eq!(sizes.expect("longer"), (BEFORE, BEFORE + BLOCK));
     assert_eq!(image.engine.volume_bytes(image.volume), BEFORE + BLOCK);
     let wanted = [vec![1; BEFORE as usize], vec![2; BLOCK as usize]].concat();
     assert_eq!(image.read(0, BEFORE + BLOCK), wanted);
-    let sizes = image.engine.lengthen_volume(image.volume);
+    let sizes = image.engine.lengthen_volume(image.volume, NEVER);
     assert_eq!(sizes.expect("as it was"), (BEFORE + BLOCK, BEFORE + BLOCK));
     image.engine.audit();
 }
@@ -100,7 +101,10 @@ fn of_the_last_block_alone_no_page_is_believed_any_more() {
     let image = Image::new("exclusive", None);
     image.read(0, BEFORE);
     image.append(&[2; BLOCK as usize]);
-    image.engine.lengthen_volume(image.volume).expect("longer");
+    image
+        .engine
+        .lengthen_volume(image.volume, NEVER)
+        .expect("longer");
     image.demote(2, &[1; BLOCK as usize / 2]);
     let whole = [[1; BLOCK as usize / 2], [2; BLOCK as usize / 2]].concat();
     image.demote(2, &whole);
@@ -118,7 +122,7 @@ fn an_image_that_became_shorter_is_refused_and_keeps_its_size() {
     let image = Image::new("lru", None);
     let file = OpenOptions::new().write(true).open(image.path());
     file.expect("the image").set_len(BLOCK).expect("shorter");
-    let refused = image.engine.lengthen_volume(image.volume);
+    let refused = image.engine.lengthen_volume(image.volume, NEVER);
     let message = refused.expect_err("it is shorter").to_string();
     assert!(
         message.contains("disk.img") && message.contains("fewer"),
@@ -141,9 +145,33 @@ fn what_is_dirty_in_the_last_block_is_not_lost() {
         .expect("kept");
     assert_eq!(image.engine.status().dirty_blocks, 1);
     image.append(&[2; 100]);
-    image.engine.lengthen_volume(image.volume).expect("longer");
+    image
+        .engine
+        .lengthen_volume(image.volume, NEVER)
+        .expect("longer");
     let wanted = [[7; 100], [2; 100]].concat();
     assert_eq!(image.read(offset, 200), wanted);
     let stored = fs::read(image.path()).expect("the image");
     assert_eq!(stored[offset as usize..], wanted);
+}
+
+#[test]
+fn a_store_that_is_silent_is_not_waited_for_without_end() {
+    let setup = setup_of(2 * BLOCK, "lru", 8, 3 * BLOCK, OnEviction::None);
+    setup.store.hold(true);
+    let read = setup.start(CLIENT, 0, setup.read(2, 1));
+    let lengthen = || {
+        let sizes = setup.engine.lengthen_volume(setup.volume, Duration::ZERO);
+        sizes.expect_err("it does not become longer").to_string()
+    };
+    assert_eq!(lengthen(), "its store does not answer");
+    // What was given up does not keep others away once the store answers.
+    setup.store.hold(false);
+    setup.store.release_all();
+    take(&read).expect("answered").expect("read");
+    let written = setup.start(CLIENT, 1, write(2 * BLOCK, &[2; 100]));
+    take(&written).expect("answered").expect("written");
+    let problem = lengthen();
+    assert!(problem.contains("until it is opened anew"), "{problem}");
+    setup.engine.audit();
 }

@@ -94,6 +94,35 @@ fn requests_for_data_are_recorded_once_in_their_order() {
 }
 
 #[test]
+fn a_request_that_waits_or_is_long_is_recorded_once() {
+    let setup = setup("lru", 8, 2048, OnEviction::None);
+    let number = setup.engine.begin_recording(1.0);
+    setup.engine.begin_sampling(1.0);
+    setup.store.hold(true);
+    let client = setup.engine.join(setup.volume);
+    let mut requests: Vec<_> = (0..3)
+        .map(|byte| setup.start(client, 1, write(512 * byte, &[7; 512])))
+        .collect();
+    // Of more blocks than are decided at once.
+    requests.push(setup.start(client, 2, setup.read(0, 2048)));
+    setup.store.hold(false);
+    setup.store.release_all();
+    for request in &requests {
+        take(request).expect("answered").expect("well");
+    }
+    let part = setup.engine.end_recording(number).expect("a recording");
+    let expected = [
+        (0, 512, true),
+        (512, 512, true),
+        (1024, 512, true),
+        (0, 2048 * BLOCK, false),
+    ];
+    assert_eq!(what(&part.requests), expected);
+    let sampled = setup.engine.take_sampled().expect("a sample");
+    assert_eq!(sampled.blocks.len(), 3 + 2048);
+}
+
+#[test]
 fn of_a_sample_all_requests_for_the_same_blocks_are_recorded() {
     let setup = setup("lru", 8, 512, OnEviction::None);
     let number = setup.engine.begin_recording(0.25);

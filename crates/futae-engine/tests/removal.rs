@@ -3,9 +3,14 @@
 mod common;
 
 use common::{BLOCK, Setup, kept_up_to, setup, setup_writing, take, write};
-use futae_engine::{ClientId, OnEviction, Operation};
+use futae_engine::{
+    ClientId, Engine, EngineOptions, IoBuf, MemoryFile, MemoryTrust, OnEviction, Operation, Store,
+    StoreDone, StoreOperation,
+};
 use futae_policy::Class;
 use futae_testkit::manual_store::ManualStore;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 const CLIENT: ClientId = ClientId(0);
@@ -43,6 +48,11 @@ fn a_read_is_waited_for() {
 #[test]
 fn a_write_is_waited_for() {
     check_that_it_waits_for(write(BLOCK, &[1; 100]), "a write");
+}
+
+#[test]
+fn a_flush_is_waited_for() {
+    check_that_it_waits_for(Operation::Flush, "a flush");
 }
 
 #[test]
@@ -100,4 +110,76 @@ fn numbers_are_given_again_and_others_keep_theirs() {
     let mut names: Vec<_> = status.volumes.iter().map(|it| it.name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["fifth", "fourth", "second", "third"]);
+}
+
+/// An empty disk with an identity.
+struct Numbered(u64);
+
+impl Store for Numbered {
+    fn size_bytes(&self) -> u64 {
+        BLOCK
+    }
+
+    fn identity(&self) -> Option<[u8; 16]> {
+        let mut identity = [7; 16];
+        identity[..8].copy_from_slice(&self.0.to_le_bytes());
+        Some(identity)
+    }
+
+    fn describe(&self) -> String {
+        "a disk with a number".to_owned()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
+        done(Ok(match operation {
+            StoreOperation::Read { buffer, .. } => IoBuf::zeroed(buffer.len()),
+            _ => IoBuf::new(0),
+        }));
+    }
+}
+
+#[test]
+fn a_memory_file_has_room_for_exports_however_many_have_gone() {
+    const GONE: u64 = 2000;
+    let memory = MemoryFile::unnamed().expect("memory");
+    let engine = || {
+        let options = EngineOptions {
+            block_bytes: BLOCK,
+            capacity_blocks: 4,
+            policy: "lru".parse().expect("a policy"),
+            seed: 1,
+            on_eviction: OnEviction::None,
+            decision_log: None,
+            write_back: None,
+        };
+        let engine = Engine::new(&options).expect("an engine");
+        let file = memory.try_clone().expect("a descriptor");
+        let file = MemoryFile::of_file(file, Path::new("memory"), BLOCK, 4, None);
+        let kept = engine.keep_memory(file.expect("a memory file"), MemoryTrust::Devices);
+        kept.expect("kept");
+        engine
+    };
+    let add = |engine: &Arc<Engine>, number| {
+        let volume = engine.add_volume("a disk", Arc::new(Numbered(number)), Class::NORMAL);
+        volume.expect("a volume")
+    };
+    let last = engine();
+    last.recall_memory();
+    for number in 0..GONE {
+        let volume = add(&last, number);
+        let taken = last.take_out_volume(volume, Duration::ZERO);
+        taken.expect("nothing is under way");
+    }
+    let volume = add(&last, GONE);
+    let read = last.read_blocking(volume, CLIENT, 0, BLOCK);
+    read.expect("a read");
+    last.leave_memory();
+    drop(last);
+    let next = engine();
+    add(&next, GONE);
+    assert_eq!(next.recall_memory(), 1, "its block was not kept");
 }

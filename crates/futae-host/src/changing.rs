@@ -132,7 +132,9 @@ impl Shared {
                  without --decision-log"
             ));
         }
-        let sizes = export.engine.lengthen_volume(export.volume);
+        let sizes = export
+            .engine
+            .lengthen_volume(export.volume, self.options.stop_timeout);
         let (before, after) =
             sizes.map_err(|error| format!("export {name} stays as it is: {error}"))?;
         let told = self.registry.announce(name);

@@ -5,7 +5,7 @@ use crate::connection_loop::{ConnectionLoop, Left, Limits, Session};
 use crate::export::{Entry, Export};
 use crate::kept_clients::{Parting, Unread};
 use crate::registry::{ConnectionLimits, Place};
-use crate::tenant::Tenant;
+use crate::tenant::{Offered, Tenant};
 use crate::tls::{Progress, ServerTerms, TlsError};
 use crate::wire::Wire;
 use futae_engine::{ClientId, Engine};
@@ -72,8 +72,10 @@ pub(crate) fn serve(
     };
     let agreed = agree(&mut greeter, tenant, options.tls.as_deref());
     let agreed = agreed.and_then(|agreed| {
-        let (negotiated, tenant) = (&agreed.negotiated, &agreed.tenant);
-        let entry = tenant.find(&negotiated.export.name).ok_or(End::Gone)?;
+        let (negotiated, entry) = (&agreed.negotiated, &agreed.entry);
+        if !agreed.tenant.still_has(entry) {
+            return Err(End::Gone);
+        }
         let export = &entry.export;
         let limits = limits_of(options, export);
         let demotes = negotiated.demotion.is_some() && !negotiated.export.read_only;
@@ -91,6 +93,7 @@ pub(crate) fn serve(
     });
     let Agreed {
         negotiated,
+        entry,
         tenant,
         names,
     } = match agreed {
@@ -99,9 +102,9 @@ pub(crate) fn serve(
     };
     // The export may have been removed meanwhile. A connection that finds it here began before its
     // removal, which waits for the connection.
-    let Some(entry) = tenant.find(&negotiated.export.name) else {
+    if !tenant.still_has(&entry) {
         return End::Gone;
-    };
+    }
     let Greeter {
         mut wire, received, ..
     } = greeter;
@@ -139,7 +142,7 @@ pub(crate) fn resume(
     let export = &resumed.entry.export;
     let limits = limits_of(options, export);
     // As after a handshake, the export may have been removed meanwhile.
-    if !place.begin(&export.name, false, &limits) || tenant.find(&export.name).is_none() {
+    if !place.begin(&export.name, false, &limits) || !tenant.still_has(&resumed.entry) {
         return End::Gone;
     }
     let mut wire = Wire::Plain(place.link.socket.as_fd());
@@ -243,10 +246,29 @@ fn transmit(
 /// What the handshakes have come to.
 struct Agreed {
     negotiated: Box<Negotiated>,
+    /// The export that it is about.
+    entry: Entry,
     /// The exports that the client may see.
     tenant: Tenant,
     /// The names that it has proved over TLS.
     names: Vec<String>,
+}
+
+impl Agreed {
+    fn new(
+        negotiated: Option<Box<Negotiated>>,
+        offered: &Offered<'_>,
+        names: Vec<String>,
+    ) -> Result<Self, End> {
+        let negotiated = negotiated.ok_or(End::Gone)?;
+        let entry = offered.find(&negotiated.export.name).ok_or(End::Gone)?;
+        Ok(Self {
+            entry: entry.clone(),
+            tenant: offered.tenant().clone(),
+            negotiated,
+            names,
+        })
+    }
 }
 
 /// Negotiates the export and the options that the client may see, with a TLS handshake in between
@@ -256,15 +278,12 @@ fn agree(
     tenant: &Tenant,
     terms: Option<&ServerTerms>,
 ) -> Result<Agreed, End> {
+    let offered = Offered::new(tenant);
     let Some(terms) = terms else {
-        let negotiated = greeter.negotiate(&mut Handshake::new(tenant))?;
-        return Ok(Agreed {
-            negotiated: negotiated.ok_or(End::Gone)?,
-            tenant: tenant.clone(),
-            names: Vec::new(),
-        });
+        let negotiated = greeter.negotiate(&mut Handshake::new(&offered))?;
+        return Agreed::new(negotiated, &offered, Vec::new());
     };
-    let mut in_the_clear = Handshake::with_tls(tenant);
+    let mut in_the_clear = Handshake::with_tls(&offered);
     match greeter.negotiate(&mut in_the_clear) {
         Ok(None) => {}
         // No export can be chosen.
@@ -276,12 +295,9 @@ fn agree(
     }
     let names = greeter.begin_tls(terms)?;
     let tenant = tenant.for_client(terms.allow(), &names);
-    let negotiated = greeter.negotiate(&mut in_the_clear.over_tls(&tenant))?;
-    Ok(Agreed {
-        negotiated: negotiated.ok_or(End::Gone)?,
-        tenant,
-        names,
-    })
+    let offered = Offered::new(&tenant);
+    let negotiated = greeter.negotiate(&mut in_the_clear.over_tls(&offered))?;
+    Agreed::new(negotiated, &offered, names)
 }
 
 /// A client of the cache, joined while this value lives.
@@ -335,7 +351,7 @@ impl Greeter<'_> {
     /// The negotiated result, whose answer is not sent yet; `None` if TLS begins here.
     fn negotiate(
         &mut self,
-        handshake: &mut Handshake<&Tenant>,
+        handshake: &mut Handshake<&Offered<'_>>,
     ) -> Result<Option<Box<Negotiated>>, End> {
         loop {
             self.send()?;

@@ -210,8 +210,14 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         self.stop_reading();
         // Half a reply may have been sent; nothing may follow it.
         let _ = shutdown(self.wire.socket(), Shutdown::Both);
-        self.account.give_back(self.outbox.clear());
+        let (held_bytes, untold) = self.outbox.clear();
+        self.account.give_back(held_bytes);
         self.held_requests = self.in_flight;
+        if let Some(error) = untold {
+            // A store reports lost data once. The peer may connect again and flush again, and others may flush.
+            let session = &self.session;
+            session.engine.pass_on_failure(session.volume, error);
+        }
     }
 
     /// Turns completed requests into replies.
@@ -271,8 +277,10 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             quota.give_back();
         }
         let held_bytes = completion.tag.held_bytes;
+        let failure = completion.result.as_ref().err();
+        let failure = failure.filter(|_| completion.tag.is_promise).cloned();
         match answer::completed(completion, self.session.rules.structured_replies) {
-            Some(frame) => self.outbox.push(frame),
+            Some(frame) => self.outbox.push(frame.telling(failure)),
             None => {
                 self.held_requests = self.held_requests.saturating_sub(1);
                 self.account.give_back(held_bytes);
@@ -405,6 +413,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             held_bytes: memory_of(header),
             kind,
             asked: asked(header.command),
+            is_promise: fua || header.command == Command::Flush,
             taken: self.taken,
         };
         self.held_requests += 1;
@@ -439,6 +448,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             held_bytes: memory_of(header),
             kind: TagKind::Encoded,
             asked: Asked::Other,
+            is_promise: false,
             taken: self.taken,
         };
         let (length, volume) = (header.length_bytes, self.session.volume);

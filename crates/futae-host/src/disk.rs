@@ -23,16 +23,16 @@ pub(crate) fn serve(
     place: &Place,
     options: &ConnectionOptions,
 ) -> Result<(), VhostError> {
-    let Some(Entry {
+    let Some(entry) = tenant.only() else {
+        return Ok(());
+    };
+    let Entry {
         number: at,
         export,
         quota,
         rate,
         ..
-    }) = tenant.only()
-    else {
-        return Ok(());
-    };
+    } = entry.clone();
     let limits = ConnectionLimits {
         of_server: options.connections_max,
         of_export: export.connections_max.unwrap_or(usize::MAX),
@@ -66,7 +66,7 @@ pub(crate) fn serve(
         read_only: export.is_read_only(),
         serial: name.clone(),
     };
-    if tenant.find(&export.name).is_none() {
+    if !tenant.still_has(&entry) {
         // The export was removed meanwhile.
         return Ok(());
     }

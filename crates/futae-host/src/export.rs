@@ -5,9 +5,7 @@ use crate::fair::{Fair, Part, USUAL_WEIGHT};
 use crate::quota::Quota;
 use crate::rate::{Clock, Rate, RateLimits, RateReport};
 use futae_engine::Engine;
-use futae_nbd::{
-    Capabilities, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo, VolumeIdentity,
-};
+use futae_nbd::{Capabilities, DemotionOffer, DemotionTerms, ExportInfo, VolumeIdentity};
 use futae_policy::VolumeId;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -148,6 +146,11 @@ impl Entry {
     /// Its description for the handshake, with the size that it has now.
     pub(crate) fn info(&self) -> ExportInfo {
         self.export.info()
+    }
+
+    /// Whether it is the same export, and not one that was added under the name of another.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.rate, &other.rate)
     }
 
     /// The name of the export, or of the one after which the channel is named.
@@ -326,18 +329,13 @@ fn offer(infos: &[ExportInfo]) -> DemotionOffer {
         .map_or(DemotionOffer::Forbidden, DemotionOffer::Terms)
 }
 
-impl ExportDirectory for ExportTable {
-    fn list(&self) -> Vec<ExportInfo> {
-        self.entries().iter().map(Entry::info).collect()
-    }
-
-    fn demotion(&self) -> DemotionOffer {
+impl ExportTable {
+    pub(crate) fn demotion(&self) -> DemotionOffer {
         self.offer
     }
 
-    fn identity(&self, name: &str) -> Option<VolumeIdentity> {
-        let entry = self.find(name).filter(Entry::is_export)?;
-        let volume = entry.identity?;
+    pub(crate) fn identity_of(&self, entry: &Entry) -> Option<VolumeIdentity> {
+        let volume = entry.identity.filter(|_| entry.is_export())?;
         Some(VolumeIdentity {
             volume,
             run: self.run,

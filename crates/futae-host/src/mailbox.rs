@@ -13,6 +13,8 @@ pub(crate) struct Tag {
     pub(crate) kind: TagKind,
     /// The kind under which its latency is recorded.
     pub(crate) asked: Asked,
+    /// Whether its success says that data is on stable storage.
+    pub(crate) is_promise: bool,
     /// When it was read from the socket.
     pub(crate) taken: Instant,
 }

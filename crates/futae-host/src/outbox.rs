@@ -2,7 +2,7 @@
 //! never copied on the way.
 
 use crate::wire::Wire;
-use futae_engine::IoBuf;
+use futae_engine::{IoBuf, IoError};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -24,6 +24,8 @@ pub(crate) struct Frame {
     head_bytes: u8,
     body: Body,
     held_bytes: u64,
+    /// The failure of which it tells, if no other reply does.
+    failure: Option<Box<IoError>>,
 }
 
 impl Frame {
@@ -33,6 +35,7 @@ impl Frame {
             head_bytes: head.len() as u8,
             body,
             held_bytes,
+            failure: None,
         };
         frame.head[..head.len()].copy_from_slice(head);
         frame
@@ -53,6 +56,12 @@ impl Frame {
     /// A completely encoded reply.
     pub(crate) fn bytes(bytes: Vec<u8>, held_bytes: u64) -> Self {
         Self::new(&[], Body::Bytes(bytes), held_bytes)
+    }
+
+    /// If it is not sent, [`Outbox::clear`] returns this failure.
+    pub(crate) fn telling(mut self, failure: Option<IoError>) -> Self {
+        self.failure = failure.map(Box::new);
+        self
     }
 
     fn parts(&self) -> [&[u8]; 2] {
@@ -100,10 +109,15 @@ impl Outbox {
     }
 
     /// Drops all replies, since the peer has disconnected. Returns the bytes of memory that they
-    /// held.
-    pub(crate) fn clear(&mut self) -> u64 {
+    /// held, and a failure of which it does not learn.
+    pub(crate) fn clear(&mut self) -> (u64, Option<IoError>) {
         self.front_sent = 0;
-        self.frames.drain(..).map(|frame| frame.held_bytes).sum()
+        let (mut held_bytes, mut untold) = (0, None);
+        for frame in self.frames.drain(..) {
+            held_bytes += frame.held_bytes;
+            untold = untold.or(frame.failure);
+        }
+        (held_bytes, untold.map(|failure| *failure))
     }
 
     /// Sends as much as the socket accepts without waiting.

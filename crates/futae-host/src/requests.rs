@@ -200,6 +200,7 @@ mod tests {
             held_bytes: 0,
             kind: TagKind::Plain,
             asked: Asked::Other,
+            is_promise: false,
             taken: Instant::now(),
         };
         Pending::new(tag, 1, operation)

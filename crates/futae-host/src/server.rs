@@ -342,8 +342,9 @@ impl Server {
         }
         flushes.begin();
         self.control = None;
-        // An export that is being removed is flushed by its removal.
+        // An export that is being removed is flushed by its removal; if that fails, it is there again.
         drop(self.shared.change());
+        flushes.cover(self.shared.exports.all());
         for acceptor in self.acceptors.drain(..) {
             let _ = acceptor.join();
         }

@@ -28,6 +28,15 @@ impl Flushes {
         }
     }
 
+    /// Adds the exports that are not among them yet, for the next [`begin`](Self::begin).
+    pub(crate) fn cover(&mut self, exports: Vec<Export>) {
+        for export in exports {
+            if !self.exports.iter().any(|known| known.name == export.name) {
+                self.exports.push(export);
+            }
+        }
+    }
+
     /// Begins to flush every writable volume, all at once.
     pub(crate) fn begin(&mut self) {
         for (at, export) in self.exports.iter().enumerate() {

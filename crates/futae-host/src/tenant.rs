@@ -5,6 +5,7 @@ use crate::export::{Entry, ExportTable};
 use crate::tls::TlsAllow;
 use futae_control::Access;
 use futae_nbd::{DemotionOffer, ExportDirectory, ExportInfo, VolumeIdentity};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// A socket on which clients connect.
@@ -73,6 +74,12 @@ impl Tenant {
         found.filter(|entry| self.serves(entry))
     }
 
+    /// Whether this very export is still served to the client: not removed, nor replaced by another under its name.
+    pub(crate) fn still_has(&self, entry: &Entry) -> bool {
+        let now = self.find(&entry.export.name);
+        now.is_some_and(|now| now.is_same(entry))
+    }
+
     /// The part for a client with these names.
     pub(crate) fn for_client(&self, rules: &[TlsAllow], names: &[String]) -> Self {
         let client = (!rules.is_empty()).then(|| {
@@ -109,19 +116,48 @@ impl Tenant {
     }
 }
 
-impl ExportDirectory for Tenant {
+/// The exports of one handshake, as they are when the client first asks for any: what it learns of an export, and the export that it
+/// then opens, are the same, also if another is added under that name meanwhile.
+pub(crate) struct Offered<'a> {
+    tenant: &'a Tenant,
+    entries: OnceCell<Arc<Vec<Entry>>>,
+}
+
+impl<'a> Offered<'a> {
+    pub(crate) fn new(tenant: &'a Tenant) -> Self {
+        Self {
+            tenant,
+            entries: OnceCell::new(),
+        }
+    }
+
+    /// The exports that the client may see.
+    pub(crate) fn tenant(&self) -> &'a Tenant {
+        self.tenant
+    }
+
+    /// The export that the client was told of under this name.
+    pub(crate) fn find(&self, name: &str) -> Option<&Entry> {
+        let mut served = self.served();
+        served.find(|entry| entry.export.name == name)
+    }
+
+    fn served(&self) -> impl Iterator<Item = &Entry> {
+        let entries = self.entries.get_or_init(|| self.tenant.exports.entries());
+        entries.iter().filter(|entry| self.tenant.serves(entry))
+    }
+}
+
+impl ExportDirectory for Offered<'_> {
     fn list(&self) -> Vec<ExportInfo> {
-        let entries = self.exports.entries();
-        let served = entries.iter().filter(|entry| self.serves(entry));
-        served.map(Entry::info).collect()
+        self.served().map(Entry::info).collect()
     }
 
     fn demotion(&self) -> DemotionOffer {
-        self.exports.demotion()
+        self.tenant.exports.demotion()
     }
 
     fn identity(&self, name: &str) -> Option<VolumeIdentity> {
-        self.find(name)?;
-        self.exports.identity(name)
+        self.tenant.exports.identity_of(self.find(name)?)
     }
 }

@@ -3,10 +3,16 @@
 mod common;
 
 use common::{BLOCK, Client, MemoryStore, Rig, eventually};
-use futae_engine::{Engine, EngineOptions, OnEviction, WriteBackOptions};
+use futae_engine::{Engine, EngineOptions, FileStore, OnEviction, WriteBackOptions};
 use futae_host::{Export, Listen, OpenExport, PendingExport, RateLimits};
 use futae_nbd::ClientWish;
+use futae_nbd::client::negotiate;
+use futae_nbd::constants::OPT_GO;
+use futae_policy::Class;
+use futae_testkit::manual_store::ManualStore;
 use serde_json::{Value, json};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -229,4 +235,119 @@ fn a_weight_is_refused_where_it_would_have_no_effect() {
     assert!(problem.contains("leave the weight out"), "{problem}");
     assert_eq!(place.rig.server.export_names(), ["disk"]);
     place.add().expect("it is free");
+}
+
+/// A stream that does something before its client asks for an export.
+struct BeforeGo<'a> {
+    stream: UnixStream,
+    act: Option<Box<dyn FnOnce() + 'a>>,
+}
+
+impl Read for BeforeGo<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for BeforeGo<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let go = [&b"IHAVEOPT"[..], &OPT_GO.to_be_bytes()].concat();
+        if bytes.windows(go.len()).any(|part| part == go)
+            && let Some(act) = self.act.take()
+        {
+            act();
+        }
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+#[test]
+fn a_client_opens_the_very_export_of_which_it_was_told() {
+    let place = Place::new();
+    place.remove().expect("nobody uses it");
+    let directory = tempfile::tempdir().expect("a directory");
+    let add = |number: u8| {
+        let image = directory.path().join(number.to_string());
+        std::fs::write(&image, vec![number; SIZE]).expect("an image");
+        let engine = Arc::clone(&place.engine);
+        let pending = PendingExport::new(move || {
+            let store = Arc::new(FileStore::open(&image, false).expect("a store"));
+            let volume = engine.add_volume("other", store, Class::NORMAL);
+            let like = common::export(&engine, "unused", &MemoryStore::new(vec![0; SIZE]));
+            Ok(Export {
+                name: "other".to_owned(),
+                volume: volume.expect("a volume"),
+                ..like
+            })
+        });
+        let added = place.rig.server.add_export("other", || Ok(pending));
+        added.expect("added");
+    };
+    add(1);
+    let wish = ClientWish {
+        identity: true,
+        ..ClientWish::default()
+    };
+    let mut stream = BeforeGo {
+        stream: UnixStream::connect(&place.rig.socket).expect("connected"),
+        act: Some(Box::new(|| {
+            place.remove().expect("nobody has opened it");
+            add(2);
+        })),
+    };
+    // The client knows the identity of the first image, and would take the second one for it.
+    negotiate(&mut stream, "other", &wish).expect_err("another export");
+    let mut client = Client::unix(&place.rig.socket, "other", &wish);
+    assert!(client.export.identity.is_some());
+    assert_eq!(client.read(0, 1).expect("a read"), [2]);
+}
+
+#[test]
+fn an_export_whose_removal_fails_while_the_server_stops_is_flushed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let control = directory.path().join("control");
+    let rig = Rig::with("lru", 32, vec![7; SIZE], |options| {
+        options.control = Some(Listen::Unix(control.clone()));
+        options.stop_timeout = Duration::from_secs(2);
+    });
+    let (engine, store) = (writing_back(), ManualStore::new(16));
+    let below = Arc::clone(&store);
+    let pending = PendingExport::new(move || {
+        let volume = engine.add_volume("other", below, Class::NORMAL);
+        let like = common::export(&engine, "unused", &MemoryStore::new(vec![0; SIZE]));
+        Ok(Export {
+            name: "other".to_owned(),
+            volume: volume.expect("a volume"),
+            ..like
+        })
+    });
+    let added = rig.server.add_export("other", || Ok(pending));
+    added.expect("added");
+    let mut client = Client::unix(&rig.socket, "other", &ClientWish::default());
+    store.hold(true);
+    thread::scope(|scope| {
+        let remove = json!({ "command": "export-remove", "export": "other", "force": true });
+        let control = &control;
+        let removing = scope.spawn(move || futae_control::ask(control, &remove));
+        eventually("it is flushed", || store.held() == 1);
+        // Written after that flush, and a read that does not end.
+        assert_eq!(client.write(BLOCK, &[9; BLOCK as usize]), None);
+        client.send_read(5 * BLOCK, 4096);
+        eventually("the read comes", || store.held() == 2);
+        store.release(0, false);
+        eventually("it is taken out", || rig.server.export_names() == ["disk"]);
+        let stopping = scope.spawn(|| rig.server.stop());
+        let refused = removing.join().expect("no panic").expect_err("the read");
+        assert!(refused.to_string().contains("do not end"), "{refused}");
+        store.hold(false);
+        store.release_all();
+        let report = stopping.join().expect("no panic");
+        assert!(report.flush_errors.is_empty(), "{report:?}");
+    });
+    let written = &store.bytes()[BLOCK as usize..2 * BLOCK as usize];
+    assert_eq!(written, [9; BLOCK as usize]);
 }

@@ -3,9 +3,12 @@
 mod common;
 
 use common::{BLOCK, Client, MemoryStore, Rig, StoreEvent, engine, eventually, export, pattern};
-use futae_host::{Listen, Server, ServerOptions};
+use futae_host::{Export, Listen, Server, ServerOptions};
 use futae_nbd::constants::MAX_PAYLOAD_BYTES;
-use futae_nbd::{ClientWish, Command, CommandFlags, ErrorNumber, TransmissionFlags};
+use futae_nbd::{ClientWish, Command, CommandFlags, ErrorNumber, RequestHeader, TransmissionFlags};
+use futae_policy::Class;
+use futae_testkit::manual_store::ManualStore;
+use std::sync::Arc;
 
 const SIZE: usize = 1 << 20;
 
@@ -241,4 +244,41 @@ fn a_client_that_vanishes_with_requests_in_flight_is_forgotten() {
     rig.store.release();
     eventually("it is forgotten", || rig.server.status().connections == 0);
     assert!(rig.plain().read(0, 4096).is_ok());
+}
+
+#[test]
+fn a_failed_flush_whose_client_has_left_is_told_to_the_next() {
+    let store = ManualStore::new(16);
+    let below = Arc::clone(&store);
+    let rig = Rig::with_exports("lru", 64, pattern(9, SIZE), |export| {
+        let volume = export.engine.add_volume("manual", below, Class::NORMAL);
+        let volume = volume.expect("a volume");
+        vec![Export { volume, ..export }]
+    });
+    let trim = RequestHeader {
+        flags: CommandFlags::FUA,
+        ..RequestHeader::new(Command::Trim, 2, 0, 4096)
+    };
+    for header in [RequestHeader::new(Command::Flush, 1, 0, 0), trim] {
+        let mut client = rig.plain();
+        assert_eq!(client.write(0, &[1; 4096]), None);
+        store.hold(true);
+        client.send(&header, &[]);
+        eventually("it comes", || store.held() == 1);
+        if header.command == Command::Trim {
+            store.release(0, false);
+            eventually("its flush comes", || store.held() == 1);
+        }
+        drop(client);
+        store.hold(false);
+        // A disk reports a loss once.
+        store.release(0, true);
+        eventually("it is gone", || rig.server.status().connections == 0);
+        let mut next = rig.plain();
+        let told = next.simple(Command::Flush, 0, 0).error;
+        assert_eq!(told, Some(ErrorNumber::InputOutput), "{header:?}");
+        assert_eq!(next.simple(Command::Flush, 0, 0).error, None, "once");
+        drop(next);
+        eventually("it is gone", || rig.server.status().connections == 0);
+    }
 }

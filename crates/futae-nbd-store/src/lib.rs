@@ -27,6 +27,8 @@ mod session;
 mod socket;
 mod sync;
 mod task;
+#[cfg(test)]
+mod tests;
 #[cfg_attr(feature = "tls", path = "tls/mod.rs")]
 #[cfg_attr(not(feature = "tls"), path = "tls/absent.rs")]
 mod tls;
@@ -239,6 +241,43 @@ impl NbdStore {
         earlier + self.shared.session().outbox.hints_dropped()
     }
 
+    /// [`Store::extents`], whose caller waits at most for `patience`.
+    fn extents_within(
+        &self,
+        (offset, length): (u64, u64),
+        patience: Duration,
+    ) -> Result<Vec<Extent>, IoError> {
+        let session = self.shared.session();
+        let data = |length| Extent {
+            length,
+            hole: false,
+        };
+        let smallest = u64::from(session.export.minimum_block_bytes.max(1));
+        let whole = offset.is_multiple_of(smallest) && length.is_multiple_of(smallest);
+        if session.export.base_allocation_id.is_none() || !whole || length == 0 {
+            return Ok(vec![data(length)]);
+        }
+        // For a longer range only the start is queried; the rest counts as data.
+        let asked = length.min(u64::from(u32::MAX) / smallest * smallest);
+        let (sender, answer) = mpsc::sync_channel(1);
+        let number = self.shared.status_requests.fetch_add(1, Ordering::Relaxed) % (1 << 15);
+        let latest = self.shared.latest.load(Ordering::Relaxed);
+        let cookie = latest << COMMAND_BITS | 1 << 15 | number;
+        let body = Body::Status(Extents::new(asked));
+        let finish = Finish::Extents(sender);
+        let order = Order::new(Command::BlockStatus, offset, asked as u32, body, finish);
+        session.issue(cookie, order.with(CommandFlags::NONE, true));
+        // It stays in flight if nobody waits any longer: a late reply must find it, or it would break the protocol.
+        let answered = answer.recv_timeout(patience);
+        let mut extents =
+            answered.map_err(|_| session.error("the server does not answer BLOCK_STATUS"))??;
+        let covered: u64 = extents.iter().map(|extent| extent.length).sum();
+        if covered < length {
+            extents.push(data(length - covered));
+        }
+        Ok(extents)
+    }
+
     fn note(&self, sequence: u64) {
         self.shared.latest.fetch_max(sequence, Ordering::Relaxed);
     }
@@ -355,38 +394,7 @@ impl Store for NbdStore {
     }
 
     fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
-        let session = self.shared.session();
-        let data = |length| Extent {
-            length,
-            hole: false,
-        };
-        let smallest = u64::from(session.export.minimum_block_bytes.max(1));
-        let whole = offset.is_multiple_of(smallest) && length.is_multiple_of(smallest);
-        if session.export.base_allocation_id.is_none() || !whole || length == 0 {
-            return Ok(vec![data(length)]);
-        }
-        // For a longer range only the start is queried; the rest counts as data.
-        let asked = length.min(u64::from(u32::MAX) / smallest * smallest);
-        let (sender, answer) = mpsc::sync_channel(1);
-        let number = self.shared.status_requests.fetch_add(1, Ordering::Relaxed) % (1 << 15);
-        let latest = self.shared.latest.load(Ordering::Relaxed);
-        let cookie = latest << COMMAND_BITS | 1 << 15 | number;
-        let body = Body::Status(Extents::new(asked));
-        let finish = Finish::Extents(sender);
-        let order = Order::new(Command::BlockStatus, offset, asked as u32, body, finish);
-        session.issue(cookie, order.with(CommandFlags::NONE, true));
-        let answered = answer.recv_timeout(EXTENTS_TIMEOUT);
-        if answered.is_err() {
-            // A later reply matches no command, and ends the connection.
-            drop(session.take(cookie));
-        }
-        let mut extents =
-            answered.map_err(|_| session.error("the server does not answer BLOCK_STATUS"))??;
-        let covered: u64 = extents.iter().map(|extent| extent.length).sum();
-        if covered < length {
-            extents.push(data(length - covered));
-        }
-        Ok(extents)
+        self.extents_within((offset, length), EXTENTS_TIMEOUT)
     }
 }
 

@@ -78,8 +78,8 @@ pub(super) struct Order {
 impl Order {
     /// Whether its caller may wait for another connection.
     pub(super) fn can_wait(&self, timeout: Duration) -> bool {
-        let is_answer_wanted = matches!(self.finish, Finish::Store(_) | Finish::Part(_));
-        is_answer_wanted && self.since.elapsed() < timeout
+        let is_hint = matches!(self.finish, Finish::Nobody);
+        !is_hint && self.since.elapsed() < timeout
     }
 
     /// Resets it for a connection that has received nothing of it.

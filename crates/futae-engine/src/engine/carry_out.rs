@@ -1,8 +1,11 @@
 //! Carries out decisions after the lock is released: store operations, demotions and answers.
 
+use super::early::{Answered, Awaiting, awaited};
 use super::effects::{Effects, Evicted, SentDown, Started};
 use super::front::Engine;
 use super::rest::Rest;
+use super::state::State;
+use super::ticket::Ticket;
 use crate::Store;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,8 +21,28 @@ impl Engine {
             down,
             answers,
             marks,
-            rest,
+            remarks,
+            mut rest,
         } = effects;
+        if !operations.is_empty() || !down.is_empty() {
+            let answered = self.send(operations, down);
+            rest.extend(answered.into_iter().map(Rest::Answered));
+        }
+        for (done, result) in answers {
+            done(result);
+        }
+        for work in marks {
+            self.work_on(work);
+        }
+        for remark in remarks {
+            self.remark(remark);
+        }
+        rest
+    }
+
+    /// Sends operations and evicted blocks to their stores. Returns the answers that came at once.
+    fn send(self: &Arc<Self>, operations: Vec<Started>, down: Vec<Evicted>) -> Vec<Answered> {
+        let awaiting = Awaiting::begin();
         let mut groups: Vec<Group> = Vec::new();
         for (store, sequence, offset, what) in down {
             let at = groups
@@ -40,17 +63,47 @@ impl Engine {
                 list.push(operation);
             }
         }
-        start_all(alone, self);
+        start_all(alone, self, &awaiting);
         for group in groups {
-            group.run(self);
+            group.run(self, &awaiting);
         }
-        for (done, result) in answers {
-            done(result);
+        awaiting.end()
+    }
+}
+
+impl Engine {
+    /// A store operation has ended.
+    pub(super) fn complete(self: &Arc<Self>, answered: Answered) {
+        self.act(|state, effects| state.ended(answered, effects));
+    }
+}
+
+impl State {
+    /// A store operation has ended.
+    pub fn ended(&mut self, answered: Answered, effects: &mut Effects) {
+        let Answered {
+            ticket,
+            result,
+            took,
+            macs,
+        } = answered;
+        if result.is_ok() {
+            self.note_cost(ticket, took);
         }
-        for work in marks {
-            self.work_on(work);
+        let failure = result.as_ref().err().cloned();
+        if let Some(remark) = failure.and_then(|error| self.complain(ticket, error)) {
+            effects.remark(remark);
         }
-        rest
+        match ticket {
+            Ticket::Flight(key) => {
+                self.note_read(key, &result, &macs);
+                self.finish_flight(key, result, &macs, effects);
+            }
+            Ticket::Write(key) => self.finish_write(key, result, macs, effects),
+            Ticket::Flush(key) => self.finish_flush(key, result, effects),
+            Ticket::Run(key) => self.finish_run(key, result, &macs, effects),
+            Ticket::Mark(volume) => self.finish_clean(volume, &result, effects),
+        }
     }
 }
 
@@ -70,11 +123,11 @@ impl Group {
         }
     }
 
-    fn run(self, engine: &Arc<Engine>) {
+    fn run(self, engine: &Arc<Engine>, awaiting: &Awaiting) {
         let mut both = Some((self.operations, self.down));
         self.store.together(&mut || {
             if let Some((operations, down)) = both.take() {
-                start_all(operations, engine);
+                start_all(operations, engine, awaiting);
                 send_all_down(down);
             }
         });
@@ -85,7 +138,8 @@ fn is_same(one: &Arc<dyn Store>, other: &Arc<dyn Store>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
-fn start_all(operations: Vec<Started>, engine: &Arc<Engine>) {
+fn start_all(operations: Vec<Started>, engine: &Arc<Engine>, awaiting: &Awaiting) {
+    let number = awaiting.number();
     for (store, sequence, operation, ticket) in operations {
         let engine = Arc::clone(engine);
         let started = engine.world.now();
@@ -93,7 +147,15 @@ fn start_all(operations: Vec<Started>, engine: &Arc<Engine>) {
         let done = Box::new(move |result| {
             let macs = engine.macs(begun, &result);
             let took = engine.world.now().saturating_duration_since(started);
-            engine.complete(ticket, result, took, macs);
+            let answered = Answered {
+                ticket,
+                result,
+                took,
+                macs,
+            };
+            if let Some(answered) = awaited(number, answered) {
+                engine.complete(answered);
+            }
         });
         store.submit(sequence, operation, done);
     }

@@ -7,9 +7,11 @@ use super::front::Engine;
 use super::rest::{Rest, Waiting};
 use super::state::State;
 use crate::request::{Change, Granted};
-use crate::{ClientId, IoBuf, IoError, Operation, Request, StoreDone};
+use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, StoreDone};
 use futae_policy::VolumeId;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 impl Engine {
     /// Runs `work`, which bypasses the cache to change bytes `offset..offset + length` of a growing
@@ -28,7 +30,22 @@ impl Engine {
         length: u64,
         work: impl FnOnce() -> T,
     ) -> Result<T, IoError> {
-        self.exclusively(volume, (offset, length), None, work)
+        self.exclusively(volume, (offset, length), None, None, work)
+    }
+
+    /// As [`change`](Self::change), but waits at most `timeout` for what is under way in the range.
+    ///
+    /// # Errors
+    ///
+    /// As [`change`](Self::change); or the time is over, and `work` has not run.
+    pub(super) fn change_within<T>(
+        self: &Arc<Self>,
+        volume: VolumeId,
+        (offset, length): (u64, u64),
+        timeout: Duration,
+        work: impl FnOnce() -> T,
+    ) -> Result<T, IoError> {
+        self.exclusively(volume, (offset, length), None, Some(timeout), work)
     }
 
     /// As [`change`](Self::change), for work that changes only the size of the volume's store.
@@ -44,7 +61,8 @@ impl Engine {
         size_bytes: u64,
         work: impl FnOnce() -> T,
     ) -> Result<T, IoError> {
-        self.exclusively(volume, (size_bytes, u64::MAX), Some(size_bytes), work)
+        let range = (size_bytes, u64::MAX);
+        self.exclusively(volume, range, Some(size_bytes), None, work)
     }
 
     fn exclusively<T>(
@@ -52,12 +70,24 @@ impl Engine {
         volume: VolumeId,
         (offset, length): (u64, u64),
         size_bytes: Option<u64>,
+        timeout: Option<Duration>,
         work: impl FnOnce() -> T,
     ) -> Result<T, IoError> {
         let (sender, receiver) = mpsc::sync_channel(1);
+        // Locked while the change is granted or given up.
+        let is_given_up = Arc::new(Mutex::new(false));
+        let (given_up, engine) = (Arc::clone(&is_given_up), Arc::downgrade(self));
         let granted: Granted = Box::new(move |key| {
-            // The receiver waits below.
-            let _ = sender.send(key);
+            let given_up = given_up.lock().unwrap_or_else(PoisonError::into_inner);
+            if !*given_up {
+                // The receiver waits below.
+                let _ = sender.send(key);
+                return;
+            }
+            drop(given_up);
+            if let (Ok(key), Some(engine)) = (key, engine.upgrade()) {
+                drop(Changing { engine, key });
+            }
         });
         let change = Change {
             offset,
@@ -72,8 +102,21 @@ impl Engine {
             operation: Operation::Change(change),
             done: Box::new(drop),
         });
+        let answer = match timeout {
+            None => receiver.recv().ok(),
+            Some(timeout) => match receiver.recv_timeout(timeout) {
+                Err(RecvTimeoutError::Timeout) => {
+                    *is_given_up.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                    let late = receiver.try_recv();
+                    let message = "its store does not answer";
+                    let error = || Err(IoError::new(IoErrorKind::Store, message));
+                    Some(late.unwrap_or_else(|_| error()))
+                }
+                answer => answer.ok(),
+            },
+        };
         // Without an answer the volume does not exist, so no other work can conflict.
-        let key = receiver.recv().ok().transpose()?;
+        let key = answer.transpose()?;
         let _changing = key.map(|key| Changing {
             engine: Arc::clone(self),
             key,
@@ -210,9 +253,11 @@ impl State {
 
     fn leave_change(&mut self, key: usize, effects: &mut Effects) {
         let write = self.under_way.remove_write(key);
+        // Dirty blocks may have been cut off.
+        self.resume_throttled(effects);
         effects.answer(write.done, Ok(IoBuf::new(0)));
         for request in write.parked {
-            self.begin_in_turn(request, effects);
+            self.go_on_in_turn(request, effects);
         }
     }
 }

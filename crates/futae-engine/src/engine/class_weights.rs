@@ -1,9 +1,9 @@
 //! Measured costs of store operations, reported to the policy.
 
 use super::cost::by_class;
-use super::effects::Ticket;
 use super::flights::Content;
 use super::state::State;
+use super::ticket::Ticket;
 use crate::Asked;
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! Store errors: recorded under the cache's lock, logged without it.
 
 use super::complaints::{INTERVAL, Remark, matters, sentence};
-use super::effects::Ticket;
 use super::front::Engine;
 use super::state::State;
+use super::ticket::Ticket;
 use crate::IoError;
 use futae_policy::VolumeId;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

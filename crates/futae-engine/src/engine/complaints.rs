@@ -2,7 +2,7 @@
 //! line when the errors have stopped. A dead disk fails thousands of requests a second, and one
 //! line says as much as a line for each.
 
-use super::effects::Ticket;
+use super::ticket::Ticket;
 use crate::{IoError, IoErrorKind};
 use futae_policy::VolumeId;
 use std::borrow::Cow;

@@ -1,27 +1,13 @@
 //! Effects: the work that follows from the cache's decisions, carried out after its lock is
 //! released.
 
+use super::complaints::Remark;
 use super::mark_guard::MarkWork;
 use super::rest::Rest;
+use super::ticket::Ticket;
 use crate::{Done, IoBuf, IoError, Store, StoreOperation};
-use futae_policy::VolumeId;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// The piece of work that a store operation belongs to.
-#[derive(Clone, Copy, Debug)]
-pub enum Ticket {
-    /// A read flight.
-    Flight(usize),
-    /// A write, trim or zeroing.
-    Write(usize),
-    /// A flush.
-    Flush(usize),
-    /// A write-back.
-    Run(usize),
-    /// The flush before a volume's unclean mark is removed.
-    Mark(VolumeId),
-}
 
 /// A block on its way to the lower level.
 pub enum SentDown {
@@ -43,6 +29,7 @@ pub struct Effects {
     pub down: Vec<Evicted>,
     pub answers: Vec<(Done, Result<IoBuf, IoError>)>,
     pub marks: Vec<MarkWork>,
+    pub remarks: Vec<Remark>,
     pub rest: VecDeque<Rest>,
 }
 
@@ -65,6 +52,11 @@ impl Effects {
     /// A mark to set or remove.
     pub fn mark(&mut self, work: MarkWork) {
         self.marks.push(work);
+    }
+
+    /// A line to log.
+    pub fn remark(&mut self, remark: Remark) {
+        self.remarks.push(remark);
     }
 
     /// Work that needs further decisions in a later step.

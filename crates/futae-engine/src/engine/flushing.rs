@@ -1,11 +1,21 @@
 //! The second half of a flush, once the store has all writes that it covers.
 
-use super::effects::{Effects, Ticket};
+use super::effects::Effects;
 use super::flights::{Flush, FlushKind};
 use super::flush_turns::FlushTurns;
+use super::front::Engine;
 use super::state::State;
+use super::ticket::Ticket;
 use crate::{ClientId, Done, IoBuf, IoError, StoreOperation};
 use futae_policy::VolumeId;
+
+impl Engine {
+    /// A flush of a client has failed with this error, and the client has left before it could learn of that: the next client
+    /// that flushes learns of it.
+    pub fn pass_on_failure(&self, volume: VolumeId, error: IoError) {
+        self.lock().note_untold(volume, &Err(error));
+    }
+}
 
 impl State {
     /// A client's flush, or one of the server's that no client learns of, which has nobody as its `client`.

@@ -1,7 +1,6 @@
 //! The cache's public interface: one lock around the state, and all I/O outside of it.
 
 use super::account::Account;
-use super::effects::Ticket;
 use super::extents;
 use super::lock_turns::LockTurns;
 use super::options::{EngineOptions, WriteBackOptions};
@@ -9,7 +8,7 @@ use super::questions::Questions;
 use super::sizing::{Sizing, check_sizes};
 use super::state::State;
 use super::status::EngineStatus;
-use super::verify::{Keys, Macs};
+use super::verify::Keys;
 use super::volume::Volume;
 use super::world::{Machine, World};
 use crate::arena::give_long_pieces_back;
@@ -100,6 +99,9 @@ impl Engine {
         class: Class,
     ) -> Result<VolumeId, SetupError> {
         let mut state = self.lock();
+        state.check_reach(store.size_bytes()).map_err(|problem| {
+            SetupError::Size(format!("{name}: {problem}; choose a larger --block"))
+        })?;
         let id = state.place_volume(Volume {
             costs: Some(Box::default()),
             latencies: Some(Arc::default()),
@@ -210,37 +212,6 @@ impl Engine {
                 state.begin_in_turn(request, effects);
             }
         });
-    }
-
-    /// Called when a store operation has ended.
-    pub(super) fn complete(
-        self: &Arc<Self>,
-        ticket: Ticket,
-        result: Result<IoBuf, IoError>,
-        took: Duration,
-        macs: Macs,
-    ) {
-        let failure = result.as_ref().err().cloned();
-        let remark = self.act(|state, effects| {
-            if result.is_ok() {
-                state.note_cost(ticket, took);
-            }
-            let remark = failure.and_then(|error| state.complain(ticket, error));
-            match ticket {
-                Ticket::Flight(key) => {
-                    state.note_read(key, &result, &macs);
-                    state.finish_flight(key, result, &macs, effects);
-                }
-                Ticket::Write(key) => state.finish_write(key, result, macs, effects),
-                Ticket::Flush(key) => state.finish_flush(key, result, effects),
-                Ticket::Run(key) => state.finish_run(key, result, &macs, effects),
-                Ticket::Mark(volume) => state.finish_clean(volume, &result, effects),
-            }
-            remark
-        });
-        if let Some(remark) = remark {
-            self.remark(remark);
-        }
     }
 
     /// The extents of a range: data and holes. Blocks until the store answers;

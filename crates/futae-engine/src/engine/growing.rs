@@ -58,10 +58,12 @@ impl Engine {
 }
 
 impl State {
-    /// Whether a read, a write or a write-back is under way in a volume.
+    /// Whether a read, a write, a write-back or a flush is under way in a volume.
     pub fn has_under_way(&self, volume: VolumeId) -> bool {
         let all = Span::all_of(volume);
-        self.under_way.flight_over(&all).is_some()
+        let flushes = &self.volumes[usize::from(volume.0)].flush_turns;
+        !flushes.is_idle()
+            || self.under_way.flight_over(&all).is_some()
             || self.under_way.write_over(&all).is_some()
             || self.under_way.run_over(&all).is_some()
     }
@@ -78,6 +80,10 @@ impl State {
         }
         let gone = &mut self.volumes[usize::from(volume.0)];
         let era = gone.era;
+        if let (Some(of), Some(file)) = (gone.kept, self.arena.file()) {
+            // No frame holds a block of it any more.
+            file.rows().clear(of.row);
+        }
         *gone = Volume {
             is_gone: true,
             era,
@@ -100,6 +106,9 @@ impl State {
         match &request.operation {
             Operation::Read { offset, length } | Operation::ReadOn { offset, length } => {
                 let span = at(*offset, (*length).min(size.saturating_sub(*offset)));
+                if span.length > 0 && span.end() > self.reach() {
+                    return effects.answer(request.done, Err(too_far(&span)));
+                }
                 let goes_on = matches!(request.operation, Operation::ReadOn { .. });
                 self.read(request, span, goes_on, effects);
             }
@@ -127,12 +136,9 @@ impl State {
     }
 
     fn write_growing(&mut self, request: Request, span: Span, effects: &mut Effects) {
-        let limit = BlockId::INDEX_LIMIT.saturating_mul(self.block_bytes);
         let end = span.offset.checked_add(span.length);
-        let Some(end) = end.filter(|&end| end <= limit) else {
-            let message = format!("no file has {} bytes at {}", span.length, span.offset);
-            let error = IoError::new(IoErrorKind::OutOfRange, message);
-            return effects.answer(request.done, Err(error));
+        let Some(end) = end.filter(|&end| end <= self.reach()) else {
+            return effects.answer(request.done, Err(too_far(&span)));
         };
         let volume = usize::from(span.volume.0);
         if self.volumes[volume].store.is_read_only() {
@@ -223,7 +229,7 @@ impl State {
         }
         known.size_bytes = size;
         let inside = (old % self.block_bytes) as usize;
-        if inside == 0 {
+        if inside == 0 || old >= self.reach() {
             return;
         }
         let block = BlockId::new(volume, old / self.block_bytes);
@@ -267,6 +273,12 @@ impl State {
         }
         self.dirt(volume).within(beyond, 1).is_empty()
     }
+}
+
+/// The error for a range of a file whose blocks have no numbers.
+fn too_far(span: &Span) -> IoError {
+    let message = format!("no file has {} bytes at {}", span.length, span.offset);
+    IoError::new(IoErrorKind::OutOfRange, message)
 }
 
 /// Takes the place of a removed volume's store.

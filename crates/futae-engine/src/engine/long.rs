@@ -88,7 +88,7 @@ impl State {
             } else {
                 Operation::Read { offset, length }
             };
-            self.begin_in_turn(
+            self.go_on_in_turn(
                 Request {
                     volume: request.volume,
                     client: request.client,

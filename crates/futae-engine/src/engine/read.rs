@@ -1,11 +1,12 @@
 //! Reads: resident data is copied; missing data is fetched once, adjacent blocks together.
 
-use super::effects::{Effects, Ticket};
+use super::effects::Effects;
 use super::flights::{Background, Flight, Span, WaitingRead};
 use super::frames::Frame;
 use super::options::OnEviction;
 use super::state::State;
 use super::steps::STEP_BYTES;
+use super::ticket::Ticket;
 use super::verify::Macs;
 use crate::{IoBuf, IoError, IoErrorKind, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
@@ -257,7 +258,7 @@ impl State {
         self.answer_readers(&flight.readers, span, result, effects);
         self.account.give(span.length);
         for request in flight.parked {
-            self.begin_in_turn(request, effects);
+            self.go_on_in_turn(request, effects);
         }
         if flight.is_notice {
             let volume = &mut self.volumes[usize::from(span.volume.0)];

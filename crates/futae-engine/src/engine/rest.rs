@@ -1,5 +1,6 @@
 //! Work that is decided in several steps, and its progress.
 
+use super::early::Answered;
 use super::flights::Span;
 use super::joint::Joint;
 use super::verify::Macs;
@@ -11,6 +12,8 @@ use futae_policy::VolumeId;
 pub enum Rest {
     /// A request that has not begun.
     Begin(Request),
+    /// A request that has begun, and waited since; or a part of one.
+    Decide(Request),
     /// The blocks of a write, before the store gets it.
     Write(Deciding),
     /// The blocks of a write that the store has answered.
@@ -31,6 +34,8 @@ pub enum Rest {
     News,
     /// Writes that waited until fewer blocks were dirty.
     Throttled,
+    /// A store operation that was answered while it was submitted.
+    Answered(Answered),
     /// The work that ends every step.
     Anything,
 }

@@ -20,6 +20,16 @@ impl State {
         }
     }
 
+    /// As [`begin_in_turn`](Self::begin_in_turn), for a request that began before and had to wait, or for a part of one.
+    pub fn go_on_in_turn(&mut self, request: Request, effects: &mut Effects) {
+        if self.steps.has_room_for(self.blocks_of(&request)) {
+            self.decide(request, effects);
+        } else {
+            self.steps.fill();
+            effects.later(Rest::Decide(request));
+        }
+    }
+
     /// The number of blocks that have to be decided for a request.
     pub fn blocks_of(&self, request: &Request) -> u64 {
         let (offset, length) = match &request.operation {
@@ -43,6 +53,7 @@ impl State {
     fn go_on(&mut self, rest: Rest, effects: &mut Effects) {
         match rest {
             Rest::Begin(request) => self.begin(request, effects),
+            Rest::Decide(request) => self.decide(request, effects),
             Rest::Write(deciding) => self.decide_write(deciding, effects),
             Rest::Written(ending) => self.end_write(ending, effects),
             Rest::Keep(keeping) => self.keep_on(keeping, effects),
@@ -53,6 +64,7 @@ impl State {
             Rest::Notices(volume) => self.notice_on(volume, effects),
             Rest::News => self.hear(0, effects),
             Rest::Throttled => self.resume_throttled(effects),
+            Rest::Answered(answered) => self.ended(answered, effects),
             Rest::Anything => {}
         }
     }

@@ -1,9 +1,10 @@
 //! Unclean marks on stores, set and removed as their [guards](super::mark_guard) decide.
 
-use super::effects::{Effects, Ticket};
+use super::effects::Effects;
 use super::front::Engine;
 use super::mark_guard::{AtEnd, Guard, MarkWork};
 use super::state::State;
+use super::ticket::Ticket;
 use crate::{ClientId, IoBuf, IoError, IoErrorKind, StoreOperation, UncleanMark};
 use futae_policy::VolumeId;
 use std::io;

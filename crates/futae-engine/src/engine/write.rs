@@ -2,11 +2,12 @@
 //! store's answer, so that a failed write never becomes cached data.
 
 use super::dirty_total::Room;
-use super::effects::{Effects, Ticket};
+use super::effects::Effects;
 use super::flights::{Content, Span, Write};
 use super::frames::Frame;
 use super::rest::{Deciding, Ending, Rest};
 use super::state::State;
+use super::ticket::Ticket;
 use super::verify::Macs;
 use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
@@ -210,12 +211,11 @@ impl State {
             return effects.later(Rest::Written(ending));
         }
         let write = self.under_way.remove_write(ending.key);
-        if ending.result.is_ok() {
-            self.resume_throttled(effects);
-        }
+        // Blocks may not be dirty any more: the store has them, or the file has been cut before them.
+        self.resume_throttled(effects);
         effects.answer(write.done, ending.result.map(|_| IoBuf::new(0)));
         for request in write.parked {
-            self.begin_in_turn(request, effects);
+            self.go_on_in_turn(request, effects);
         }
     }
 

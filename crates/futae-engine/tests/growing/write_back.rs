@@ -2,7 +2,7 @@
 
 use crate::common::{self, Careless, ManualStore, take};
 use crate::lower::{CLIENT, add, append, now, read, start, step, writing_back};
-use futae_engine::{Engine, Operation};
+use futae_engine::{Engine, IoBuf, Operation};
 use futae_policy::{Prng, VolumeId};
 use futae_testkit::wait::eventually;
 use std::sync::Arc;
@@ -131,6 +131,38 @@ fn a_volume_that_is_removed_takes_what_is_dirty_with_it() {
     let new = ManualStore::growing(vec![3; 8192]);
     assert_eq!(add(&engine, &new), volume);
     assert_eq!(now(&engine, volume, read(0, 8192)), [3; 8192]);
+    engine.audit();
+}
+
+#[test]
+fn a_write_that_waits_for_room_goes_on_when_a_failure_makes_it() {
+    let (engine, lower) = (
+        writing_back("lru", 4, Duration::from_secs(3600)),
+        ManualStore::growing(vec![1; 16_384]),
+    );
+    let volume = add(&engine, &lower);
+    now(&engine, volume, read(0, 16_384));
+    now(&engine, volume, common::write(0, &[2; 4096]));
+    lower.hold(true);
+    let forced = Operation::Write {
+        offset: 0,
+        data: IoBuf::copy_of(&[3; 100]),
+        fua: true,
+    };
+    let forced = start(&engine, volume, forced);
+    // Half of the cache may be dirty, and the dirty block cannot be written back meanwhile.
+    let waiting = start(&engine, volume, common::write(4096, &[4; 8192]));
+    assert_eq!((engine.dirty_blocks(), lower.held()), (1, 1));
+    assert_eq!(engine.status().throttled_writes, 1);
+    // Another program has cut the file, so its dirty block is dropped.
+    lower.set(|inside| inside.bytes.clear());
+    lower.hold(false);
+    lower.release(0, true);
+    take(&forced).expect("answered").expect_err("it failed");
+    let answer = take(&waiting).expect("it waits for ever");
+    answer.expect("written");
+    now(&engine, volume, Operation::Settle);
+    assert_eq!(lower.bytes()[4096..], [4; 8192]);
     engine.audit();
 }
 

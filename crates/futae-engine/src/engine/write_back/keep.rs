@@ -1,11 +1,12 @@
 //! Kept writes: their data goes into frames, or beside the cache, and is written to the store
 //! later.
 
-use crate::engine::effects::{Effects, Ticket};
+use crate::engine::effects::Effects;
 use crate::engine::flights::{Content, Span, Write};
 use crate::engine::frames::Frame;
 use crate::engine::rest::{Keeping, Rest};
 use crate::engine::state::State;
+use crate::engine::ticket::Ticket;
 use crate::{Done, IoBuf, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
 
@@ -74,7 +75,7 @@ impl State {
             self.send_through(span, keeping.data, done, effects);
             // Others waited if an earlier step had no room for any block.
             for request in parked {
-                self.begin_in_turn(request, effects);
+                self.go_on_in_turn(request, effects);
             }
             return;
         }
@@ -104,7 +105,7 @@ impl State {
         }
         answer_kept(&mut keeping, effects);
         for request in parked {
-            self.begin_in_turn(request, effects);
+            self.go_on_in_turn(request, effects);
         }
     }
 

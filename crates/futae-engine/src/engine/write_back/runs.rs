@@ -1,10 +1,11 @@
 //! Write-backs: the choice of the next blocks, and the handling of the result.
 
 use crate::engine::dirt::Cleaned;
-use crate::engine::effects::{Effects, Ticket};
+use crate::engine::effects::Effects;
 use crate::engine::flights::{Run, Span};
 use crate::engine::rest::Rest;
 use crate::engine::state::State;
+use crate::engine::ticket::Ticket;
 use crate::engine::verify::Macs;
 use crate::{IoBuf, IoError, OnEviction, StoreOperation};
 use futae_policy::{BlockId, Class, VolumeId};
@@ -162,7 +163,7 @@ impl State {
         }
         self.resume_changes(&run, error.as_ref(), effects);
         for request in run.parked {
-            self.begin_in_turn(request, effects);
+            self.go_on_in_turn(request, effects);
         }
         self.resume_throttled(effects);
     }
