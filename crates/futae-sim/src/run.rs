@@ -143,6 +143,11 @@ pub enum SimulationError {
          or its columns say, give it, such as --columns time=0:ns,offset=1,length=2"
     )]
     Span(String),
+    /// Latencies and think times that together are more than can be counted in nanoseconds.
+    #[error(
+        "latencies and think times add up to more than the 584 years that are counted; shorten the times of --latency and --think"
+    )]
+    Ages,
     /// Recorded think times of a trace without times.
     #[error(
         "trace {0} has no times, so think times are not known; give one, such as --think 1ms or --think 0"

@@ -1,7 +1,10 @@
 //! Guests that wait for their answers before they think and ask again.
 
 use futae_sim::queueing::LatencyModel;
-use futae_sim::run::{ClosedLoop, Order, Ordered, Reading, Think, TraceSimulation, Traces};
+use futae_sim::run::{
+    Arrivals, ClosedLoop, Order, Ordered, Reading, Requests, Think, TraceSimulation, Traces,
+    ViewChoice,
+};
 use futae_sim::{LevelSpec, Report, SimulationError, WriteMode, links};
 use futae_trace::TraceOptions;
 use proptest::prelude::*;
@@ -204,7 +207,7 @@ fn times_that_no_clock_of_nanoseconds_counts_are_refused() {
     let near = write(folder.path(), "near", &[(0, 5, A), (9, 5, B)]);
     let late = write(folder.path(), "late", &[(last, 5, A), (last, 5, B)]);
     let recorded = Some(Think::Recorded);
-    let fixed = Some(Think::Fixed(u64::MAX));
+    let fixed = Some(Think::Fixed(1_000_000));
     let model = "upper=1us,store=10us*1";
     for (paths, order, think, is_good) in [
         (vec![wide.clone()], Order::Usual, recorded, false),
@@ -318,4 +321,45 @@ proptest! {
         prop_assert_eq!(&open.trace_digest, &first.trace_digest);
         prop_assert_eq!(paces(&first), paces(&second));
     }
+}
+
+/// Times beyond what is counted would be cut short: such a model is refused, and no figure comes of it.
+#[test]
+fn times_that_cannot_be_counted_are_refused() {
+    const AGES: &str = "999999999999s";
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = [write(folder.path(), "first", &FIRST)];
+    let of = |think: &str, model: &str| -> Result<Report, SimulationError> {
+        let think = think.parse().expect("a think time");
+        let traces = read(&path, Order::Usual, Some(think), model)?;
+        traces.simulate(&[simulation(&["lru:1blocks"])], 4096, 1, &|_| {})
+    };
+    let years = "upper=1us,store=1000000000s";
+    assert!(of("0", years).is_ok(), "95 years are counted");
+    for (think, model) in [
+        ("0", format!("store={AGES}")),
+        (AGES, "store=1us".to_owned()),
+        ("5000000000s", years.to_owned()),
+    ] {
+        let error = of(think, &model).map(|_| ()).expect_err(&model);
+        assert!(error.to_string().contains("584 years"), "{error}");
+    }
+
+    let traces = Traces::read(
+        &path,
+        &TraceOptions::default(),
+        ViewChoice::Usual,
+        &mut |_| {},
+    );
+    let traces = traces.expect("a trace");
+    let queued = |model: &str| {
+        let spec = simulation(&["lru:1blocks"]);
+        let model: LatencyModel = model.parse().expect("a model");
+        let asked = (&model, Arrivals::Clients(1));
+        Requests::Traces(&traces).queued(&spec, 4096, (1, 4), asked, &mut |_| {})
+    };
+    assert!(queued("store=1us*1").is_ok());
+    let error = queued(&format!("store=exp({AGES})*1"));
+    let error = error.map(|_| ()).expect_err("it takes ages").to_string();
+    assert!(error.contains("--latency"), "{error}");
 }

@@ -1,8 +1,9 @@
 //! `futae-lab auto-table`: `auto` beside each of its candidates, on traces and synthetic workloads.
 
+use anyhow::anyhow;
 use clap::builder::ValueParser;
 use futae_policy::replace::auto::candidates;
-use futae_policy::{Kind, PolicySpec};
+use futae_policy::{Kind, PolicySpec, Shape};
 use futae_sim::run::{TraceSimulation, Traces, ViewChoice, in_parallel};
 use futae_sim::{LevelSpec, SimulationError, SimulationSpec, WriteMode, links, simulate};
 use futae_terminal::failure::Failure;
@@ -27,7 +28,8 @@ pub struct Args {
         long,
         value_name = "PERCENT,...",
         value_delimiter = ',',
-        default_value = "1,5,20,50"
+        default_value = "1,5,20,50",
+        value_parser = clap::value_parser!(u32).range(1..=100)
     )]
     sizes: Vec<u32>,
     /// Levels above, as policies; none is a single level
@@ -39,7 +41,7 @@ pub struct Args {
     )]
     above: Vec<String>,
     /// Requests of each source at most
-    #[arg(long, value_name = "REQUESTS", default_value_t = 300_000)]
+    #[arg(long, value_name = "REQUESTS", default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1..))]
     requests: u64,
     /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
@@ -59,6 +61,9 @@ const WORKLOADS: [&str; 8] = [
 
 const BLOCK_BYTES: u64 = 4096;
 
+/// What is said where there is no level above.
+const NONE: &str = "none";
+
 /// What is compared with its candidates.
 const AUTO: &str = Kind::auto.name();
 
@@ -75,6 +80,7 @@ struct Gap {
 
 /// Prints the table.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    check_above(args)?;
     let mut out = std::io::stdout().lock();
     let sources = sources(args)?;
     let names: Vec<String> = candidates().iter().map(ToString::to_string).collect();
@@ -92,7 +98,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 let ratios: Vec<f64> = ratios
                     .into_iter()
                     .collect::<Result<_, SimulationError>>()
-                    .map_err(anyhow::Error::new)?;
+                    // It says what its sources say, too.
+                    .map_err(|error| anyhow!("{name} below {above}, {size}%: {error}"))?;
                 let (chosen, fixed) = (ratios[names.len()], &ratios[..names.len()]);
                 let (at, best) = fixed.iter().enumerate().fold((0, 0.0), |most, (at, &it)| {
                     if it > most.1 { (at, it) } else { most }
@@ -117,6 +124,21 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     summary(&mut out, &gaps)?;
+    Ok(())
+}
+
+/// Refuses levels above that cannot be built, before anything is read.
+fn check_above(args: &Args) -> Result<(), Failure> {
+    for above in args.above.iter().filter(|above| *above != NONE) {
+        let policy = above.parse::<PolicySpec>();
+        // Enough for every policy that can be built at all.
+        let shape = Shape {
+            slots: 1 << 16,
+            seed: args.seed,
+        };
+        let built = policy.and_then(|policy| futae_policy::build(&policy, &shape).map(drop));
+        built.map_err(|why| Failure::usage(format!("--above {above}: {why}")))?;
+    }
     Ok(())
 }
 
@@ -175,13 +197,13 @@ fn ratio(
     let level = |policy: &str| -> Result<LevelSpec, SimulationError> {
         let mut spec: PolicySpec = policy.parse()?;
         // Alone, what lives on demotions must keep what it serves.
-        if above == "none" {
+        if above == NONE {
             spec.keep_served();
         }
         Ok(format!("{spec}:{size}%").parse()?)
     };
     let levels = match above {
-        "none" => vec![level(policy)?],
+        NONE => vec![level(policy)?],
         above => vec![level(above)?, level(policy)?],
     };
     let links = links(&levels, None);

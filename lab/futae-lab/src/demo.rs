@@ -13,8 +13,9 @@ mod way;
 
 pub use args::{Args, run};
 
+use crate::interrupt;
 use crate::live::guests::look_for_qemu;
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use futae_machine::Kernel;
 use futae_terminal::failure::Failure;
 use futae_terminal::progress::Progress;
@@ -101,12 +102,7 @@ impl GuestsPlan {
 
 /// Runs one plan after the other, and each way of it. `stopped` ends it early, with everything taken down.
 fn play(plans: &[GuestsPlan], stopped: &AtomicBool, quiet: bool) -> Result<GuestsReport, Failure> {
-    let said = measure(plans, stopped, quiet);
-    // A signal from a terminal reaches the guests and the server, too, and their end is no news then.
-    if stopped.load(Ordering::Relaxed) {
-        return Err(anyhow!("interrupted; everything was taken down").into());
-    }
-    said
+    interrupt::unless_stopped(stopped, measure(plans, stopped, quiet))
 }
 
 fn measure(

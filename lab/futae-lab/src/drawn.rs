@@ -3,6 +3,7 @@
 mod configuration;
 mod meeting;
 
+use crate::interrupt;
 use crate::kernels::Reads;
 use crate::live::guests::look_for_qemu;
 use anyhow::{Context, anyhow};
@@ -10,7 +11,8 @@ use configuration::{Configuration, Prediction};
 use futae_terminal::failure::Failure;
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 /// Choose configurations at random, predict their hit ratios, and measure them with guests
 ///
@@ -22,10 +24,10 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub struct Args {
     /// The first configuration, from 0
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=NUMBER_MAX))]
     from: u64,
     /// How many
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=NUMBER_MAX))]
     count: u64,
     /// Where the predictions go; they are kept if they are there already
     #[arg(long, value_name = "FILE", default_value = "predictions.json")]
@@ -38,17 +40,24 @@ pub struct Args {
 }
 
 const SHARE: f64 = 0.95;
+/// The highest number of a configuration, and how many there are at most.
+const NUMBER_MAX: u64 = 1_000_000;
 /// What the loads of guests differ from those of predictions by.
 const OTHER_SEED: u64 = 1000;
 
 /// Predicts, then measures, and prints a row for each.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let numbers = args.from..args.from + args.count;
-    let predictions = predictions(args, numbers)?;
-    let mut out = std::io::stdout().lock();
     if !args.predict {
         look_for_qemu("drawn")?;
     }
+    let predictions = predictions(args, numbers)?;
+    let stopped = interrupt::watch()?;
+    interrupt::unless_stopped(&stopped, measure(args, &predictions))
+}
+
+fn measure(args: &Args, predictions: &[Prediction]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
     writeln!(
         out,
         "number | guests | rate | kernel | lists | above | below | policy | load | of | predicted % | measured % | within"
@@ -59,7 +68,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         seed: args.reads.seed.wrapping_add(OTHER_SEED),
         ..args.reads
     };
-    for prediction in &predictions {
+    for prediction in predictions {
         let it = &prediction.configuration;
         let measured = match args.predict {
             true => [None; 2],
@@ -113,10 +122,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 fn predictions(args: &Args, numbers: std::ops::Range<u64>) -> Result<Vec<Prediction>, Failure> {
     let path = &args.predictions;
     let mut known: Vec<Prediction> = match path.exists() {
-        true => serde_json::from_slice(&fs::read(path)?)
-            .with_context(|| format!("{}: not predictions", path.display()))?,
+        true => {
+            let text = fs::read(path).with_context(|| path.display().to_string())?;
+            serde_json::from_slice(&text)
+                .with_context(|| format!("{}: not predictions", path.display()))?
+        }
         false => Vec::new(),
     };
+    // Before anything is simulated for a file that cannot be written.
+    keep(path, &known)?;
     let mut wanted = Vec::new();
     for number in numbers {
         let drawn = Configuration::draw(number, args.reads.seed);
@@ -132,7 +146,24 @@ fn predictions(args: &Args, numbers: std::ops::Range<u64>) -> Result<Vec<Predict
         known.push(prediction.clone());
         wanted.push(prediction);
     }
-    fs::write(path, serde_json::to_vec_pretty(&known)?)
-        .with_context(|| path.display().to_string())?;
+    keep(path, &known)?;
     Ok(wanted)
+}
+
+/// Writes predictions in place of those that are there, which stay if this fails or is ended.
+fn keep(path: &Path, known: &[Prediction]) -> anyhow::Result<()> {
+    let written = || -> anyhow::Result<()> {
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let mut file = tempfile::Builder::new()
+            .prefix(".futae-")
+            .permissions(fs::Permissions::from_mode(0o666))
+            .tempfile_in(folder)?;
+        file.write_all(&serde_json::to_vec_pretty(known)?)?;
+        file.persist(path)?;
+        Ok(())
+    };
+    written().with_context(|| format!("{}: cannot be written", path.display()))
 }

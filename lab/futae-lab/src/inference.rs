@@ -5,6 +5,7 @@ use futae_policy::{
     Access, AccessKind, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, RegisteredPolicy,
     Shape,
 };
+use futae_sim::LevelSpecError;
 use futae_terminal::failure::Failure;
 use futae_trace::WorkloadSpec;
 use serde::Serialize;
@@ -32,11 +33,12 @@ pub struct Args {
         long,
         value_name = "PERCENT,...",
         value_delimiter = ',',
-        default_value = "10,30"
+        default_value = "10,30",
+        value_parser = clap::value_parser!(u32).range(1..=100)
     )]
     sizes: Vec<u32>,
     /// Requests before counting begins, and requests that are counted, as a multiple of the blocks
-    #[arg(long, value_name = "PASSES", default_value_t = 10)]
+    #[arg(long, value_name = "PASSES", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     passes: u64,
     /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
@@ -80,7 +82,13 @@ struct Row {
     size_percent: u32,
     policy: String,
     counted: Counted,
-    gain_share: f64,
+    /// None where the one that is told gains nothing.
+    gain_share: Option<f64>,
+}
+
+/// What was gained, as a share of the most.
+fn share_of(gained: f64, most: f64) -> Option<f64> {
+    (most != 0.0).then(|| gained / most)
 }
 
 /// Prints the table.
@@ -102,7 +110,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                         size_percent: size,
                         policy,
                         counted,
-                        gain_share: gained(&counted) / gained(&told),
+                        gain_share: share_of(gained(&counted), gained(&told)),
                     });
                 };
                 add(Kind::lru.name().to_owned(), alone);
@@ -130,25 +138,26 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     for row in &rows {
         let it = &row.counted;
         let percent = |share: f64| format!("{:.1}", 100.0 * share);
-        let wrong = it.wrong_share.map_or_else(|| "–".to_owned(), percent);
+        let known = |share: Option<f64>| share.map_or_else(|| "–".to_owned(), percent);
         writeln!(
             out,
-            "{} | {} | {} | {} | {} | {} | {} | {} | {wrong}",
+            "{} | {} | {} | {} | {} | {} | {} | {} | {}",
             row.workload,
             row.above,
             row.size_percent,
             row.policy,
             percent(it.combined_hit_ratio),
-            percent(row.gain_share),
+            known(row.gain_share),
             percent(it.demand_reads),
             percent(it.loads),
+            known(it.wrong_share),
         )?;
     }
     Ok(())
 }
 
 fn cache(policy: &PolicySpec, slots: u32, seed: u64) -> Result<Cache, Failure> {
-    let built = futae_policy::build(policy, &Shape { slots, seed })?;
+    let built = futae_policy::build(policy, &Shape { slots, seed }).map_err(Failure::usage)?;
     Ok(Level::new(built, HashIndex::default(), slots))
 }
 
@@ -161,13 +170,29 @@ fn simulate(
     args: &Args,
 ) -> Result<Counted, Failure> {
     let blocks = workload.blocks(BLOCK_BYTES)?;
-    let slots = u32::try_from((blocks * u64::from(size) / 100).max(1))?;
+    let slots = u128::from(blocks) * u128::from(size) / 100;
+    let slots = u32::try_from(slots.max(1)).ok();
+    let slots = slots.filter(|&slots| u64::from(slots) <= LevelSpecError::IDLE_BLOCKS_MAX);
+    let slots = slots.ok_or_else(|| {
+        let most = LevelSpecError::IDLE_BLOCKS_MAX;
+        Failure::usage(format!(
+            "--workload {workload}: {size} % of its {blocks} blocks are more than the {most} of a cache here; take a smaller one"
+        ))
+    })?;
     let mut upper = cache(above, slots, args.seed)?;
     let mut lower = cache(below, slots, args.seed)?;
     let mut requests = workload.generator(BLOCK_BYTES, args.seed)?;
-    let counted = args.passes * blocks;
+    let all = args
+        .passes
+        .checked_mul(blocks)
+        .and_then(|counted| counted.checked_mul(2));
+    let all = all.ok_or_else(|| {
+        let passes = args.passes;
+        Failure::usage(format!("--passes {passes}: more than 2^64 requests"))
+    })?;
+    let counted = all / 2;
     let (mut missed, mut loads, mut wrong) = (0_u64, 0_u64, 0_u64);
-    for number in 0..2 * counted {
+    for number in 0..all {
         let counts = u64::from(number >= counted);
         let block = BlockId::on_first(requests.next_block().0);
         let read = Access::read(block);
@@ -194,4 +219,15 @@ fn simulate(
         loads: share(loads),
         wrong_share: (loads > 0).then(|| wrong as f64 / loads as f64),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_of;
+
+    #[test]
+    fn of_no_gain_there_is_no_share() {
+        assert_eq!(share_of(0.1, 0.4), Some(0.25));
+        assert_eq!((share_of(0.1, 0.0), share_of(0.0, 0.0)), (None, None));
+    }
 }

@@ -4,12 +4,14 @@ pub mod guest;
 pub mod model;
 mod table;
 
+use crate::interrupt;
 use crate::live::guests::look_for_qemu;
 use anyhow::Context;
 use clap::ValueEnum;
 use clap::builder::ValueParser;
 use futae_machine::Kernel;
 use futae_policy::{Kind, PolicySpec};
+use futae_sim::LevelSpecError;
 use futae_terminal::failure::Failure;
 use futae_trace::WorkloadSpec;
 use futae_units::Size;
@@ -74,21 +76,24 @@ pub struct Args {
     #[arg(long)]
     predict: bool,
     /// How far the hit ratios may be apart, in points
-    #[arg(long, value_name = "POINTS", default_value_t = 1.0)]
+    #[arg(long, value_name = "POINTS", default_value_t = 1.0, value_parser = ValueParser::new(points))]
     within: f64,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
+/// More reads than these would take a guest years.
+const READS_MAX: u64 = 1_000_000_000_000;
+
 /// How much is read, and what.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Reads {
     /// Reads before counting begins
-    #[arg(long, value_name = "READS", default_value_t = 40_000)]
+    #[arg(long, value_name = "READS", default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(..=READS_MAX))]
     pub warmup: u64,
     /// Reads that are counted
-    #[arg(long, value_name = "READS", default_value_t = 40_000)]
+    #[arg(long, value_name = "READS", default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(1..=READS_MAX))]
     pub reads: u64,
     /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
@@ -125,12 +130,21 @@ impl FileSystem {
         }
     }
 
+    /// The package of what makes one.
+    fn package(self) -> &'static str {
+        match self {
+            Self::Ext4 => "e2fsprogs",
+            Self::Xfs => "xfsprogs",
+        }
+    }
+
     /// Makes one in an image.
     fn make(self, image: &Path) -> Result<(), Failure> {
         let program = format!("mkfs.{}", self.name());
         let mut make = Command::new(&program);
         let made = make.arg(image).output();
-        let made = made.with_context(|| format!("{program} cannot be run"))?;
+        let made = made
+            .with_context(|| format!("{program} cannot be started (Debian: {})", self.package()))?;
         if !made.status.success() {
             let said = String::from_utf8_lossy(&made.stderr).into_owned();
             return Err(anyhow::anyhow!("{program}: {said}").into());
@@ -145,6 +159,13 @@ pub fn kernel(text: &str) -> Result<Kernel, String> {
         "6.12" => Ok(Kernel::Debian612),
         _ => Err("6.1 or 6.12".to_owned()),
     }
+}
+
+/// A bound of differences. No difference exceeds NaN, so that is refused.
+fn points(text: &str) -> Result<f64, String> {
+    let points = text.parse().ok();
+    let points = points.filter(|points: &f64| points.is_finite() && *points >= 0.0);
+    points.ok_or_else(|| "not a number of points, such as 1 or 0.5".to_owned())
 }
 
 /// A page of the cache, and a read of the load.
@@ -177,13 +198,60 @@ struct Row {
 
 /// Runs every cell, and prints a row when it is over.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    let (cache, disk) = (bytes("cache", args.cache)?, bytes("disk", args.disk)?);
+    if cache / PAGE > LevelSpecError::IDLE_BLOCKS_MAX {
+        let (cache, most) = (args.cache, LevelSpecError::IDLE_BLOCKS_MAX);
+        return Err(Failure::usage(format!(
+            "--cache {cache}: a model has at most {most} pages of 4KiB"
+        )));
+    }
     let workloads = workloads(args)?;
-    let (cache, disk) = (bytes(args.cache)?, bytes(args.disk)?);
-    let read_ahead = args.read_ahead.bytes(PAGE).map_err(Failure::usage)?;
+    let read_ahead = args.read_ahead.bytes(PAGE);
+    let read_ahead = read_ahead
+        .map_err(|why| Failure::usage(format!("--read-ahead {}: {why}", args.read_ahead)))?;
     if args.predict {
         return predict(args, &workloads, cache / PAGE, read_ahead);
     }
     look_for_qemu("kernels")?;
+    let stopped = interrupt::watch()?;
+    let rows = interrupt::unless_stopped(
+        &stopped,
+        measure(args, &workloads, (cache, disk), read_ahead),
+    )?;
+    let far = rows
+        .iter()
+        .filter(|row| is_far(row, args.within, read_ahead > 0))
+        .count();
+    if far > 0 {
+        let (all, within) = (rows.len(), args.within);
+        let message = format!("{far} of {all} hit ratios differ by more than {within} points");
+        return Err(anyhow::anyhow!(message).into());
+    }
+    Ok(())
+}
+
+/// What the difference of two ratios of reads may be off, in points: that of 0.508 and 0.498 comes out above 1.
+const ROUNDING: f64 = 1e-9;
+
+/// Whether a model or, where the disk reads nothing ahead, the agent differs by more than so many points.
+fn is_far(row: &Row, within: f64, reads_ahead: bool) -> bool {
+    let of_agent = match reads_ahead {
+        true => 0.0,
+        false => 100.0 * (row.guest_hit_ratio - row.disk_hit_ratio),
+    };
+    let differences = [row.difference_points, of_agent];
+    let most = within + ROUNDING;
+    // NaN is not near.
+    !differences.iter().all(|points| points.abs() <= most)
+}
+
+/// Prints a row for each cell, as it is over.
+fn measure(
+    args: &Args,
+    workloads: &[WorkloadSpec],
+    (cache, disk): (u64, u64),
+    read_ahead: u64,
+) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     let mut printer = table::Printer::new(args.json);
     for &kernel in &args.kernel {
@@ -192,7 +260,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             machine.read_ahead(read_ahead)?;
             for &lists in &args.lists {
                 let generations = machine.choose(lists)?;
-                for workload in &workloads {
+                for workload in workloads {
                     machine.begin(workload, args.reads.seed, true)?;
                     machine.read(args.reads.warmup)?;
                     let before = machine.look()?;
@@ -215,25 +283,28 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     printer.end(&rows)?;
-    let far = rows
-        .iter()
-        .filter(|row| row.difference_points.abs() > args.within)
-        .count();
-    if far > 0 {
-        let (all, within) = (rows.len(), args.within);
-        let message = format!("{far} of {all} hit ratios differ by more than {within} points");
-        return Err(anyhow::anyhow!(message).into());
-    }
-    Ok(())
+    Ok(rows)
 }
 
-/// What the models say of a cache that nobody measures.
+/// What a model says of a cache that nobody measures.
+#[derive(Serialize)]
+struct Predicted {
+    workload: String,
+    model: String,
+    cache_pages: u64,
+    model_hit_ratio: f64,
+}
+
+/// Prints what the models say.
 fn predict(
     args: &Args,
     workloads: &[WorkloadSpec],
     pages: u64,
     read_ahead: u64,
 ) -> Result<(), Failure> {
+    let disk = bytes("disk", args.disk)? / PAGE;
+    let mut out = std::io::stdout().lock();
+    let mut all = Vec::new();
     for workload in workloads {
         for &bound in &args.bound {
             let mut models: Vec<PolicySpec> = Vec::new();
@@ -246,14 +317,24 @@ fn predict(
                 }
             }
             for model in models {
-                let disk = bytes(args.disk)? / PAGE;
                 let ratio =
                     model::simulate(&model, workload, (pages, disk), &args.reads)?.hit_ratio;
-                let percent = 100.0 * ratio;
-                let mut out = std::io::stdout().lock();
-                writeln!(out, "{workload} | {model} | {pages} | {percent:.2}")?;
+                if !args.json {
+                    let percent = 100.0 * ratio;
+                    writeln!(out, "{workload} | {model} | {pages} | {percent:.2}")?;
+                }
+                all.push(Predicted {
+                    workload: workload.to_string(),
+                    model: model.to_string(),
+                    cache_pages: pages,
+                    model_hit_ratio: ratio,
+                });
             }
         }
+    }
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &serde_json::json!({ "rows": all }))?;
+        writeln!(out)?;
     }
     Ok(())
 }
@@ -279,7 +360,7 @@ fn row(
     workload: &WorkloadSpec,
     (measured, resident): (&Measured, &HashSet<u64>),
 ) -> Result<Row, Failure> {
-    let disk = bytes(args.disk)? / PAGE;
+    let disk = bytes("disk", args.disk)? / PAGE;
     let simulate =
         |model: &PolicySpec| model::simulate(model, workload, (measured.pages, disk), &args.reads);
     let simulated = simulate(&model)?;
@@ -312,8 +393,8 @@ fn row(
 
 /// The workloads, in proportion to the disk and the cache.
 fn workloads(args: &Args) -> Result<Vec<WorkloadSpec>, Failure> {
-    let disk = bytes(args.disk)?;
-    let every = args.reads.reads / 4;
+    let disk = bytes("disk", args.disk)?;
+    let every = (args.reads.reads / 4).max(1);
     let mut all = Vec::new();
     for text in &args.workload {
         let texts = match text.as_str() {
@@ -322,7 +403,7 @@ fn workloads(args: &Args) -> Result<Vec<WorkloadSpec>, Failure> {
                 format!("zipf(0.8):{disk}"),
                 format!("zipf(1.1):{disk}"),
                 // A third longer than the cache, so that no list that is served in turn has any of it.
-                format!("loop:{}", pages(bytes(args.cache)? * 4 / 3)),
+                format!("loop:{}", pages(bytes("cache", args.cache)? * 4 / 3)),
                 format!(
                     "mix(0.6*zipf(0.9):{}, 0.4*scan:{})",
                     pages(disk / 4),
@@ -351,10 +432,58 @@ fn pages(bytes: u64) -> u64 {
     bytes / PAGE * PAGE
 }
 
-fn bytes(size: Size) -> Result<u64, Failure> {
-    let bytes = size.bytes(PAGE).map_err(Failure::usage)?;
-    if bytes == 0 || bytes % PAGE != 0 {
-        return Err(Failure::usage(format!("{size} is not a multiple of 4KiB")));
+/// The bytes of a size that an option gives.
+fn bytes(option: &str, size: Size) -> Result<u64, Failure> {
+    let wrong = |why: String| Failure::usage(format!("--{option} {size}: {why}"));
+    let bytes = size.bytes(PAGE).map_err(|why| wrong(why.to_string()))?;
+    match bytes > 0 && bytes.is_multiple_of(PAGE) {
+        true => Ok(bytes),
+        false => Err(wrong(
+            "at least one page of 4KiB, and whole pages".to_owned(),
+        )),
     }
-    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(guest: f64, disk: f64, difference_points: f64) -> Row {
+        Row {
+            kernel: String::new(),
+            lists: "two",
+            bound: "group",
+            file_system: None,
+            workload: String::new(),
+            cache_pages: 1,
+            reads: 1,
+            guest_hit_ratio: guest,
+            disk_hit_ratio: disk,
+            common_share: 1.0,
+            model: String::new(),
+            model_hit_ratio: guest,
+            lru_hit_ratio: guest,
+            difference_points,
+        }
+    }
+
+    #[test]
+    fn the_disk_checks_the_agent_unless_it_reads_ahead() {
+        assert!(!is_far(&row(0.5, 0.5, 0.9), 1.0, false));
+        assert!(is_far(&row(0.5, 0.5, -1.1), 1.0, false));
+        let one_point = 100.0 * (0.508 - 0.498);
+        assert!(one_point > 1.0 && !is_far(&row(0.498, 0.498, one_point), 1.0, false));
+        // The agent and the model agree, and the disk has read more than that.
+        assert!(is_far(&row(0.9, 0.5, 0.0), 1.0, false));
+        assert!(!is_far(&row(0.9, 0.5, 0.0), 1.0, true));
+        assert!(is_far(&row(f64::NAN, 0.5, f64::NAN), 1.0, true));
+    }
+
+    #[test]
+    fn a_bound_of_points_can_be_exceeded() {
+        assert_eq!((points("0.5"), points("0")), (Ok(0.5), Ok(0.0)));
+        for text in ["nan", "inf", "-1", "", "1%"] {
+            assert!(points(text).is_err(), "{text}");
+        }
+    }
 }

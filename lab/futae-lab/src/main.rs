@@ -5,6 +5,7 @@ mod auto_table;
 mod demo;
 mod drawn;
 mod inference;
+mod interrupt;
 mod kernels;
 mod live;
 mod paper;

@@ -1,24 +1,30 @@
 //! Orders to a guest and its answers, over a virtual serial port.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest answer that is taken.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// How often a wait for an answer looks whether it is to end.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The host's end.
 pub struct Channel {
     stream: BufReader<UnixStream>,
+    /// Nothing is waited for once this is set.
+    stopped: Arc<AtomicBool>,
 }
 
 impl Channel {
     /// Waits for QEMU to connect; `is_alive` says whether it still may.
     pub fn accept(
         path: &Path,
-        deadline: Instant,
+        (deadline, stopped): (Instant, Arc<AtomicBool>),
         mut is_alive: impl FnMut() -> bool,
         start: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<Self> {
@@ -31,10 +37,14 @@ impl Channel {
                     stream.set_nonblocking(false)?;
                     return Ok(Self {
                         stream: BufReader::new(stream),
+                        stopped,
                     });
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
+            }
+            if stopped.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
             }
             if !is_alive() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -46,21 +56,33 @@ impl Channel {
         }
     }
 
-    /// Reads with the time that is left until the deadline.
-    fn within(&self, deadline: Instant) -> io::Result<()> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
+    /// What the guest has said and was not taken yet; nothing if it says no more.
+    fn said(&mut self, deadline: Instant) -> io::Result<&[u8]> {
+        while self.stream.buffer().is_empty() {
+            if self.stopped.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let stream = self.stream.get_ref();
+            stream.set_read_timeout(Some(left.min(STOP_INTERVAL)))?;
+            match self.stream.fill_buf() {
+                Ok([]) => return Ok(&[]),
+                Ok(_) => {}
+                Err(error) if is_for_now(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
-        self.stream.get_ref().set_read_timeout(Some(left))
+        Ok(self.stream.buffer())
     }
 
     /// A line of the guest, without its end.
     pub fn line(&mut self, deadline: Instant) -> io::Result<String> {
         let mut line = Vec::new();
         loop {
-            self.within(deadline)?;
-            let ready = self.stream.fill_buf().map_err(timed)?;
+            let ready = self.said(deadline)?;
             if ready.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -82,16 +104,14 @@ impl Channel {
         }
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < length {
-            self.within(deadline)?;
             let left = length - bytes.len() as u64;
-            let mut part = (&mut self.stream).take(left.min(1 << 16));
-            let before = bytes.len();
-            let mut chunk = [0; 1 << 12];
-            let got = part.read(&mut chunk).map_err(timed)?;
-            bytes.extend_from_slice(&chunk[..got]);
-            if bytes.len() == before {
+            let ready = self.said(deadline)?;
+            if ready.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            let taken = (ready.len() as u64).min(left) as usize;
+            bytes.extend_from_slice(&ready[..taken]);
+            self.stream.consume(taken);
         }
         Ok(bytes)
     }
@@ -104,10 +124,47 @@ impl Channel {
     }
 }
 
-/// A read that waited in vain says so in another word.
-fn timed(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
-        _ => error,
+/// Whether a read waited in vain, or for as long as no signal came.
+fn is_for_now(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+    kinds.contains(&error.kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel() -> (Channel, UnixStream) {
+        let (here, there) = UnixStream::pair().expect("a pair");
+        let stream = BufReader::new(here);
+        let stopped = Arc::default();
+        (Channel { stream, stopped }, there)
+    }
+
+    #[test]
+    fn nobody_waits_for_a_guest_once_everything_is_to_stop() {
+        let (mut channel, _guest) = channel();
+        channel.stopped.store(true, Ordering::Relaxed);
+        let deadline = Instant::now() + Duration::from_secs(3600);
+        let line = channel.line(deadline).expect_err("it says nothing");
+        assert_eq!(line.kind(), io::ErrorKind::Interrupted);
+        let bytes = channel.bytes(1, deadline).expect_err("it says nothing");
+        assert_eq!(bytes.kind(), io::ErrorKind::Interrupted);
+    }
+
+    #[test]
+    fn what_a_guest_says_is_taken_in_pieces_until_its_end_or_the_deadline() {
+        let (mut channel, mut guest) = channel();
+        guest.write_all(b"ready 6.1\nabcdef").expect("it is there");
+        let far = Instant::now() + Duration::from_secs(3600);
+        assert_eq!(channel.line(far).expect("a line"), "ready 6.1");
+        assert_eq!(channel.bytes(4, far).expect("bytes"), b"abcd");
+        let past = channel
+            .bytes(3, Instant::now())
+            .expect_err("one is missing");
+        assert_eq!(past.kind(), io::ErrorKind::TimedOut);
+        drop(guest);
+        let end = channel.line(far).expect_err("no end of the line");
+        assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -43,6 +43,12 @@ pub enum GuestError {
         /// The end of its console and of what QEMU said.
         log: String,
     },
+    /// The guest was killed because [`Plan::stopped`](crate::Plan::stopped) was set.
+    #[error("the guest was killed during `{during}`, as everything was to stop")]
+    Stopped {
+        /// What it was doing.
+        during: String,
+    },
     /// The guest took too long, and was killed.
     #[error(
         "the guest was killed: its time of {limit:?} was over during `{during}`; what it said \

@@ -11,6 +11,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -83,7 +85,8 @@ impl Guest {
         let mut command = command(plan, &image(&kernel)?, directory.path())?;
         command.args(more);
         let mut slot = None;
-        let channel = accept(&orders, deadline, command, &mut slot);
+        let stopped = Arc::clone(&plan.stopped);
+        let channel = accept(&orders, (deadline, stopped), command, &mut slot);
         let Some(mut qemu) = slot else {
             let error = channel.err().unwrap_or(io::ErrorKind::NotFound.into());
             return Err(not_started(error));
@@ -213,7 +216,7 @@ fn end(qemu: &mut Child) {
 
 fn accept(
     path: &Path,
-    deadline: Instant,
+    (deadline, stopped): (Instant, Arc<AtomicBool>),
     mut command: Command,
     slot: &mut Option<Child>,
 ) -> io::Result<Channel> {
@@ -227,7 +230,7 @@ fn accept(
         **child.borrow_mut() = Some(command.spawn()?);
         Ok(())
     };
-    Channel::accept(path, deadline, is_alive, start)
+    Channel::accept(path, (deadline, stopped), is_alive, start)
 }
 
 fn not_started(error: io::Error) -> GuestError {
@@ -239,6 +242,9 @@ fn not_started(error: io::Error) -> GuestError {
 
 fn failure(error: &io::Error, (during, limit): (&str, Duration), directory: &Path) -> GuestError {
     let during = during.to_owned();
+    if error.kind() == io::ErrorKind::Interrupted {
+        return GuestError::Stopped { during };
+    }
     let log = log(directory);
     if error.kind() == io::ErrorKind::TimedOut {
         return GuestError::TimedOut { during, limit, log };

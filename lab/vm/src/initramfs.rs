@@ -27,7 +27,10 @@ pub struct Contents<'a> {
 pub fn write(path: &Path, contents: &Contents<'_>) -> Result<(), GuestError> {
     let libraries = libraries(contents.files.values())?;
     let out = File::create(path).map_err(file(path))?;
-    fill(BufWriter::new(out), contents, &libraries).map_err(host("the initramfs cannot be made"))
+    fill(BufWriter::new(out), contents, &libraries).map_err(host(format!(
+        "{}: the initramfs cannot be made (TMPDIR chooses where)",
+        path.display()
+    )))
 }
 
 fn fill(out: impl Write, contents: &Contents<'_>, libraries: &[PathBuf]) -> io::Result<()> {

@@ -5,6 +5,8 @@ use crate::guest::Guest;
 use crate::packages::{Kernel, default_cache};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How QEMU opens a disk image.
@@ -69,6 +71,7 @@ pub struct Plan {
     pub(crate) modules: Vec<String>,
     pub(crate) limit: Duration,
     pub(crate) cache: PathBuf,
+    pub(crate) stopped: Arc<AtomicBool>,
 }
 
 impl Plan {
@@ -89,6 +92,7 @@ impl Plan {
             modules: modules.map(str::to_owned).into(),
             limit: Duration::from_secs(180),
             cache: default_cache(),
+            stopped: Arc::default(),
         }
     }
 
@@ -168,6 +172,13 @@ impl Plan {
     #[must_use]
     pub fn cache(mut self, place: impl Into<PathBuf>) -> Self {
         self.cache = place.into();
+        self
+    }
+
+    /// Once this flag is set, the guest is killed instead of being waited for.
+    #[must_use]
+    pub fn stopped(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.stopped = flag;
         self
     }
 

@@ -53,7 +53,11 @@ fn arguments() -> Result<Arguments, String> {
             _ => return Err(format!("{name} is no option")),
         }
     }
-    Ok(arguments)
+    // Without a run nothing is checked, and nothing is wrong.
+    match arguments.runs {
+        0 => Err("--runs takes at least 1".to_owned()),
+        _ => Ok(arguments),
+    }
 }
 
 /// The time that this process has computed for.

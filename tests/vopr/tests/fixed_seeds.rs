@@ -2,6 +2,7 @@
 //! `make crash-states` run others.
 
 use futae_vopr::{Cover, Failure, Options, States, crash_states, run_seed};
+use std::process::Command;
 
 const HONEST: Options = Options {
     traces: false,
@@ -72,4 +73,15 @@ fn a_seed_decides_on_everything() {
     distinct.sort_unstable();
     distinct.dedup();
     assert_eq!(distinct.len(), 60, "seeds differ");
+}
+
+#[test]
+fn no_run_is_no_run_without_violations() {
+    for kind in ["run", "states"] {
+        let mut vopr = Command::new(env!("CARGO_BIN_EXE_futae-vopr"));
+        let ended = vopr.args([kind, "--runs", "0"]).output().expect("it runs");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{kind}: {said}");
+        assert!(said.contains("--runs takes at least 1"), "{said}");
+    }
 }

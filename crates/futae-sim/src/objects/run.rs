@@ -229,6 +229,10 @@ pub fn simulate(
                 progress(at as f64 / last as f64);
             }
         }
+        // Where no request is to be counted, none comes after the warm-up.
+        if last == warmup {
+            cache.restart();
+        }
         progress(1.0);
         Ok(of(simulation, &cache, capacity_bytes, begin))
     });

@@ -1,10 +1,13 @@
 //! Caches of objects against plain models, and against levels where all objects have one size.
 
-use super::{Lives, ObjectCache};
+use super::{Lives, ObjectCache, ObjectSimulation, simulate};
 use crate::index::BackedIndex;
+use crate::run::{Traces, ViewChoice};
 use futae_policy::{
     Access, AccessKind, BlockId, Kind, Level, Prng, Shape, SimulatorHints, Trait, build,
 };
+use futae_trace::TraceOptions;
+use futae_units::Size;
 
 fn cache(policy: &str, capacity: u64, largest: Option<u64>) -> ObjectCache {
     let spec = policy.parse().expect("a policy");
@@ -246,4 +249,35 @@ fn a_time_to_live_is_a_time_or_none() {
     for bad in ["", "0s", "5", "-1s", "never"] {
         assert!(bad.parse::<Lives>().is_err(), "{bad}");
     }
+}
+
+/// Nothing is counted where nothing is to be counted, not even the warm-up.
+#[test]
+fn a_warm_up_without_requests_after_it_is_not_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("objects.csv");
+    std::fs::write(&path, "key,length\na,100\nb,50\na,100\nb,50\n").expect("a trace");
+    let options = TraceOptions {
+        sizes: true,
+        ..TraceOptions::default()
+    };
+    let traces = Traces::read(&[path], &options, ViewChoice::Start, &mut |_| {});
+    let traces = traces.expect("a trace");
+    let of = |warmup_requests, requests| {
+        let simulation = ObjectSimulation {
+            policy: "lru".parse().expect("a policy"),
+            size: Size::Bytes(1000),
+            admit_bytes_max: None,
+            lives: Lives::Ever,
+            seed: 1,
+            warmup_requests,
+            requests: Some(requests),
+        };
+        let report = simulate(&traces, &[simulation], 1, &|_| {}).expect("a run");
+        let run = &report.runs[0];
+        (run.counts.requests, run.counts.hits, run.resident_objects)
+    };
+    assert_eq!(of(3, 1), (1, 1, 2));
+    assert_eq!(of(3, 0), (0, 0, 2));
+    assert_eq!(of(0, 0), (0, 0, 0));
 }

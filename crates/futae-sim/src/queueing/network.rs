@@ -342,10 +342,17 @@ impl Network {
         }
     }
 
+    /// Processes all remaining events. Returns whether every time was counted: times stop at 2^64 - 1 nanoseconds, which no
+    /// simulation of anything reaches.
+    pub fn drain(&mut self) -> bool {
+        while self.step() {}
+        self.last_end_ns < u64::MAX
+    }
+
     /// Processes all remaining events and returns the latencies.
     #[must_use]
     pub fn finish(mut self) -> Latencies {
-        while self.step() {}
+        self.drain();
         let mut all = Collected::new();
         all.plus(&self.reads);
         all.plus(&self.writes);

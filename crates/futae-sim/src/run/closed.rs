@@ -351,7 +351,7 @@ impl Closed {
         Ok(Outcome {
             found,
             by_guest: by_guest.collect(),
-            latencies: queued.finish(),
+            latencies: queued.finish()?,
         })
     }
 }

@@ -64,8 +64,11 @@ impl<'a> Queued<'a> {
     }
 
     /// The latencies of all requests.
-    pub(super) fn finish(self) -> Latencies {
-        self.network.finish()
+    pub(super) fn finish(mut self) -> Result<Latencies, SimulationError> {
+        match self.network.drain() {
+            true => Ok(self.network.finish()),
+            false => Err(SimulationError::Ages),
+        }
     }
 
     /// The arrival of the next request, in nanoseconds since the first.
@@ -222,7 +225,7 @@ impl Requests<'_> {
                     ..Queued::new(machine, network, (warmup, levels))
                 };
                 let mut served = vec![Served::default(); (levels + 1) * guests as usize];
-                Ok(drive.through(queued, &mut served)?.finish())
+                drive.through(queued, &mut served)?.finish()
             },
         )?
     }

@@ -2,7 +2,7 @@
 //! column is what, and in its unit.
 
 use super::TraceErrorKind;
-use super::context::{Context, Raw};
+use super::context::{Context, Raw, VOLUME_PARTS};
 use super::decoder::{Keys, LineDecoder};
 use super::fields::{self, KindCode, TimeUnit};
 use super::line::{Comments, FIELDS_FEW, Fields, Separator};
@@ -203,9 +203,9 @@ impl ColumnDecoder {
             [column] => context.volume(fields.get(column, "volume")?),
             _ => {
                 self.name.clear();
-                for &column in &self.columns.volume {
-                    if !self.name.is_empty() {
-                        self.name.push('.');
+                for (at, &column) in self.columns.volume.iter().enumerate() {
+                    if at > 0 {
+                        self.name.push(VOLUME_PARTS);
                     }
                     self.name.push_str(fields.get(column, "volume")?);
                 }

@@ -21,6 +21,9 @@ const OWN_VOLUMES: u32 = u16::MAX as u32;
 const FOLDED_BYTES: u64 = 1 << 44;
 /// As many as find room in 2^64 bytes.
 const FOLDED_MAX: u32 = (1 << 20) - 1;
+/// Between the parts of a volume's name that come from several columns. The parts may contain dots, so `a.b` and `c` are not `a` and `b.c`;
+/// users see a dot in its place.
+pub const VOLUME_PARTS: char = '\u{1f}';
 /// The longest name of a volume.
 const NAME_BYTES_MAX: usize = 1024;
 
@@ -191,7 +194,7 @@ impl Context {
             return Err(TraceErrorKind::TooManyVolumes);
         }
         self.numbers.insert(name.to_owned(), number);
-        self.volumes.push(name.to_owned());
+        self.volumes.push(name.replace(VOLUME_PARTS, "."));
         self.last = number;
         Ok(self.place())
     }

@@ -2,7 +2,7 @@
 //! has in memory.
 
 use super::columns::Columns;
-use super::context::{Context, Raw};
+use super::context::{Context, Raw, VOLUME_PARTS};
 use super::decoder::{Keys, TableDecoder};
 use super::fields::{self, TimeUnit};
 use super::{TraceErrorKind, TraceOptions, names};
@@ -191,7 +191,7 @@ impl<R: Rows> Table<R> {
             let volume = match &names[..] {
                 [] => VolumeId(0),
                 [name] => context.volume(name)?,
-                _ => context.volume(&names.join("."))?,
+                _ => context.volume(&names.join(VOLUME_PARTS.encode_utf8(&mut [0; 4])))?,
             };
             context.request(Raw {
                 volume,

@@ -2,13 +2,11 @@
 
 use super::way::{Transport, Way};
 use super::{BLOCK_BYTES, GuestsPlan, play};
+use crate::interrupt;
 use futae_machine::Kernel;
 use futae_terminal::failure::Failure;
 use futae_units::{Size, parse_duration};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// More than that and the guests' kernels begin to complain.
@@ -72,7 +70,7 @@ pub struct Args {
 /// Runs and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plans = plans(args)?;
-    let stopped = interrupted()?;
+    let stopped = interrupt::watch()?;
     let report = play(&plans, &stopped, args.json)?;
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -81,15 +79,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         out.write_all(report.render().as_bytes())?;
     }
     Ok(())
-}
-
-/// What becomes true when the program is told to end.
-pub fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
-    let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
-    }
-    Ok(stopped)
 }
 
 /// What is to be run, in this order.

@@ -1,10 +1,12 @@
 //! Every page that enters the cache from a guest, held against the store, until there were this many.
 
-use super::args::{blocks, interrupted, kernel};
+use super::args::{blocks, kernel};
 use super::images::Images;
 use super::stage::{Counted, Stage};
 use super::way::{Transport, Way};
 use super::{GuestsPlan, ORDER_READS};
+use crate::interrupt;
+use crate::live::guests::look_for_qemu;
 use anyhow::{Context, anyhow};
 use futae_machine::Kernel;
 use futae_terminal::failure::Failure;
@@ -24,7 +26,7 @@ const TURN: Duration = Duration::from_secs(1200);
 #[derive(clap::Args)]
 pub struct Args {
     /// Pages to compare
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
     /// Linux in the guests: 6.1 or 6.12 [default: 6.1, or 6.12 where Debian has no other]
     #[arg(long, value_name = "VERSION", value_parser = kernel)]
@@ -100,6 +102,18 @@ impl Pages {
         Ok(())
     }
 
+    /// Whether as many were compared as were wanted, and none was wrong.
+    fn verdict(&self, wanted: u64) -> Result<(), Failure> {
+        let message = match (self.wrong, self.compared) {
+            (0, compared) if compared >= wanted => return Ok(()),
+            (0, compared) => format!("interrupted: {compared} of {wanted} pages were compared"),
+            (wrong, _) => {
+                format!("{wrong} pages entered the cache and were not what the store has")
+            }
+        };
+        Err(anyhow!(message).into())
+    }
+
     fn render(&self) -> String {
         let all = (self.came + self.notices).max(1);
         format!(
@@ -133,7 +147,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         store_latency: Duration::ZERO,
     };
     plan.check()?;
-    let stopped = interrupted()?;
+    look_for_qemu("pages")?;
+    let stopped = interrupt::watch()?;
     let (begin, mut pages) = (Instant::now(), Pages::default());
     pages.disk = Some(plan.transport);
     while pages.compared < args.count && pages.wrong == 0 && !stopped.load(Ordering::Relaxed) {
@@ -151,12 +166,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     } else {
         out.write_all(pages.render().as_bytes())?;
     }
-    match pages.wrong {
-        0 => Ok(()),
-        wrong => {
-            Err(anyhow!("{wrong} pages entered the cache and were not what the store has").into())
-        }
-    }
+    pages.verdict(args.count)
 }
 
 /// Uses two guests for a while.
@@ -183,4 +193,27 @@ fn turn(
         eprint!("{}", pages.render());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_ended_early_has_not_passed() {
+        let verdict = |compared, wrong| {
+            let pages = Pages {
+                compared,
+                wrong,
+                ..Pages::default()
+            };
+            pages.verdict(100).map_err(|why| why.to_string())
+        };
+        assert_eq!(verdict(100, 0), Ok(()));
+        assert_eq!(verdict(130, 0), Ok(()));
+        let early = verdict(40, 0).expect_err("60 are missing");
+        assert_eq!(early, "interrupted: 40 of 100 pages were compared");
+        let wrong = verdict(130, 2).expect_err("two are wrong");
+        assert!(wrong.starts_with("2 pages entered"), "{wrong}");
+    }
 }

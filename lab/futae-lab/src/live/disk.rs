@@ -24,7 +24,8 @@ impl Disk {
         }
         let file = File::create(image).with_context(|| image.display().to_string())?;
         file.set_len(bytes)?;
-        run("mkfs.ext4", |mkfs| mkfs.args(["-q", "-F"]).arg(image))?;
+        let mkfs = run("mkfs.ext4", |mkfs| mkfs.args(["-q", "-F"]).arg(image));
+        mkfs.context("needs mkfs.ext4 (Debian: e2fsprogs), and space where TMPDIR is")?;
         // Past the page cache below, so that nothing is kept where nothing bounds it.
         let device = run("losetup", |losetup| {
             losetup

@@ -1,6 +1,7 @@
 //! Guests of the experiments and demonstrations: futae in a Debian kernel, which QEMU runs without
 //! hardware virtualisation.
 
+use crate::interrupt;
 use crate::product::program;
 use anyhow::{anyhow, bail};
 use futae_machine::{Guest, Kernel, Plan};
@@ -34,7 +35,13 @@ pub fn boot_kernel(
     plan: impl Fn(Plan) -> Plan,
 ) -> anyhow::Result<Guest> {
     let futae = program()?;
-    let boot = |kernel| plan(Plan::new(kernel)).file("/bin/futae", &futae).boot();
+    let boot = |kernel| {
+        let plan = plan(Plan::new(kernel)).file("/bin/futae", &futae);
+        match interrupt::watched() {
+            Some(stopped) => plan.stopped(stopped).boot(),
+            None => plan.boot(),
+        }
+    };
     let booted = match kernel {
         Some(kernel) => boot(kernel),
         None => match boot(Kernel::Debian61) {

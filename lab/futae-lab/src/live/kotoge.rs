@@ -88,9 +88,19 @@ impl Place {
         ] {
             fs::create_dir(site.join(name))?;
             for number in 0..count {
-                let mut file = File::create(site.join(format!("{name}/{number}")))?;
-                file.write_all(&vec![number as u8; FILE_BYTES as usize])?;
-                file.sync_all()?;
+                let path = site.join(format!("{name}/{number}"));
+                let written = || -> std::io::Result<()> {
+                    let mut file = File::create(&path)?;
+                    file.write_all(&vec![number as u8; FILE_BYTES as usize])?;
+                    file.sync_all()
+                };
+                // The image that the disk is in has no blocks yet.
+                written().with_context(|| {
+                    let (path, mib) = (path.display(), DISK_BYTES >> 20);
+                    format!(
+                        "{path}: cannot be written; the experiment needs {mib} MiB where TMPDIR is"
+                    )
+                })?;
             }
         }
         Ok(Self {

@@ -36,7 +36,7 @@ impl Background {
     pub fn start(what: &str, mut command: Command) -> anyhow::Result<(Self, Value)> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn();
-        let mut child = child.with_context(|| format!("{what} cannot be started"))?;
+        let mut child = child.with_context(|| not_started(what, &command))?;
         let mut out = child.stdout.take().map(BufReader::new);
         let mut line = String::new();
         if let Some(out) = &mut out {
@@ -61,7 +61,7 @@ impl Background {
         command.stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn();
-        let child = child.with_context(|| format!("{what} cannot be started"))?;
+        let child = child.with_context(|| not_started(what, &command))?;
         Ok(Self { child, _out: None })
     }
 
@@ -112,10 +112,16 @@ impl Drop for Background {
     }
 }
 
+/// Says which program was to be started.
+fn not_started(what: &str, command: &Command) -> String {
+    let program = Path::new(command.get_program()).display();
+    format!("{what} cannot be started: {program}")
+}
+
 /// Runs a command to its end; what it prints is JSON.
 pub fn run_json(what: &str, mut command: Command) -> Result<Value, Failure> {
     let output = command.output();
-    let output = output.with_context(|| format!("{what} cannot be started"))?;
+    let output = output.with_context(|| not_started(what, &command))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let said = said.trim().trim_start_matches("futae: ").to_owned();

@@ -364,3 +364,30 @@ fn latencies_of_blocks_are_those_of_the_csv() -> Result<(), Failure> {
     assert_eq!(all("t.parquet", &file(columns, &values)?, None)?, wanted);
     Ok(())
 }
+
+/// Parts of a name may contain what stands between parts, or be empty.
+#[test]
+fn volumes_of_several_columns_are_as_many_as_there_are_combinations() -> Result<(), Failure> {
+    const MAP: &str = "volume=0,volume=1,offset=2";
+    let hosts = ["a.b", "a", "10.0.0.1", "", "x", "a.b"];
+    let disks = ["c", "b.c", "2", "x", "", "c"];
+    let table = file(
+        "required binary host (STRING); required binary disk (STRING); required int64 at;",
+        &[Texts(&hosts), Texts(&disks), Longs(&[0; 6])],
+    )?;
+    let line = |(host, disk): (&str, &str)| format!("{host},{disk},0\n");
+    let csv: String = hosts.into_iter().zip(disks).map(line).collect();
+    let options = TraceOptions {
+        columns: Some(MAP.parse::<Columns>()?),
+        ..TraceOptions::default()
+    };
+    for (name, data) in [("t.parquet", &table[..]), ("t.csv", csv.as_bytes())] {
+        let mut trace = reader(name, data, &options)?;
+        let requests = trace.by_ref().collect::<Result<Vec<_>, _>>()?;
+        let volumes: Vec<u16> = requests.iter().map(|request| request.volume.0).collect();
+        assert_eq!(volumes, [0, 1, 2, 3, 4, 0], "{name}");
+        let names = ["a.b.c", "a.b.c", "10.0.0.1.2", ".x", "x."];
+        assert_eq!(trace.volumes(), names, "{name}");
+    }
+    Ok(())
+}
