@@ -17,9 +17,13 @@ use std::path::{Path, PathBuf};
 /// in percent of all requests that some level served. The last lines sum up the gaps, in points.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directory of traces; files that are no traces are named and left out
+    /// Directory of traces; files that are no traces are reported and skipped
     #[arg(long, value_name = "DIRECTORY")]
     traces: Option<PathBuf>,
+    /// Blocks that a request of a trace accesses: start (one, whatever its length) or blocks (all
+    /// that it touches)
+    #[arg(long, value_name = "VIEW", default_value = "start", value_parser = ValueParser::new(str::parse::<ViewChoice>))]
+    view: ViewChoice,
     /// Synthetic workloads
     #[arg(long = "workload", value_name = "WORKLOAD", num_args = 1.., default_values = WORKLOADS, value_parser = ValueParser::new(str::parse::<WorkloadSpec>))]
     workloads: Vec<WorkloadSpec>,
@@ -40,7 +44,7 @@ pub struct Args {
         default_value = "none,lru,linux,mglru"
     )]
     above: Vec<String>,
-    /// Requests of each source at most
+    /// Limit on the requests of each source
     #[arg(long, value_name = "REQUESTS", default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1..))]
     requests: u64,
     /// Seed of all randomness
@@ -171,7 +175,7 @@ fn sources(args: &Args) -> Result<Vec<(String, Source)>, Failure> {
                 .to_string_lossy()
                 .replace(' ', "_");
             let options = TraceOptions::default();
-            match Traces::read(&[path], &options, ViewChoice::Start, &mut |_| {}) {
+            match Traces::read(&[path], &options, args.view, &mut |_| {}) {
                 Ok(traces) => sources.push((name, Source::Trace(Box::new(traces)))),
                 Err(error) => eprintln!("left out: {name}: {error}"),
             }

@@ -29,7 +29,7 @@ pub struct Args {
     /// How many
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=NUMBER_MAX))]
     count: u64,
-    /// Where the predictions go; they are kept if they are there already
+    /// File of the predictions; existing ones are kept
     #[arg(long, value_name = "FILE", default_value = "predictions.json")]
     predictions: PathBuf,
     /// Only predict

@@ -12,11 +12,12 @@ use serde::Serialize;
 use serde_json::json;
 use std::io::Write;
 
-/// Compare policies below a cache that tells nothing with one that is told
+/// Compare policies that infer evictions with one that gets reports of them
 ///
-/// Each line is a policy of the lower cache under a workload. Its gain is that of the combined hit ratio over an LRU that
-/// is told nothing, as a share of the gain of `exclusive` that gets what the cache above evicts. Loads are blocks that the
-/// policy asked the store for by itself; wrong ones were still in the cache above.
+/// Each line is a policy of the lower cache under a workload. Its gain is that of the combined hit
+/// ratio over an LRU without reports, as a share of the gain of `exclusive` with reports of all
+/// evictions. Loads are blocks that the policy read from the store on its own; wrong ones were
+/// still in the cache above.
 #[derive(clap::Args)]
 pub struct Args {
     /// Workloads

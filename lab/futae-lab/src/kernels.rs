@@ -22,12 +22,13 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// Hold the models of Linux's page cache against kernels in guests
+/// Compare the models of Linux's page cache with kernels in guests
 ///
-/// A guest reads a workload from its disk, page by page; `futae agent` counts its hits, and
-/// its disk's own count of reads checks the agent. The same requests go through the model of the kernel's lists, with
-/// the page cache's size as the guest had it. With --read-ahead the disk's own count is compared: 1 less the pages that came
-/// from it for each read. Exits with 1 if a ratio differs by more than --within.
+/// A guest reads a workload from its disk, page by page; `futae agent` counts its hits, and its
+/// disk's own count of reads checks the agent. The same requests go through the model of the
+/// kernel's lists, with the page cache's size as the guest had it. With --read-ahead the disk's own
+/// count is compared: 1 minus the pages that came from it per read. Exits with 1 if a ratio differs
+/// by more than --within.
 #[derive(clap::Args)]
 pub struct Args {
     /// Linux in the guests
@@ -42,8 +43,8 @@ pub struct Args {
         default_value = "default"
     )]
     lists: Vec<Lists>,
-    /// What bounds the page cache: a memory cgroup, whose readers reclaim for themselves, or the guest's whole memory,
-    /// for which a daemon reclaims ahead of need
+    /// What bounds the page cache: a memory cgroup, whose readers reclaim directly, or the guest's
+    /// whole memory, for which a daemon reclaims in advance
     #[arg(
         long,
         value_name = "BOUND,...",
@@ -51,8 +52,8 @@ pub struct Args {
         default_value = "group"
     )]
     bound: Vec<Bound>,
-    /// Workloads, as `futae sim` takes them; all is the six of the book: uniform, two Zipfs, a loop, a scan over a hot set,
-    /// and a normal distribution that shifts
+    /// Workloads, as `futae sim` takes them; all stands for the six of the book: uniform, two
+    /// Zipfs, a loop, a scan over a hot set, and a normal distribution that shifts
     #[arg(long, value_name = "WORKLOAD", default_value = "all")]
     workload: Vec<String>,
     /// Size of the page cache, about
@@ -61,7 +62,7 @@ pub struct Args {
     /// Size of the disk
     #[arg(long, value_name = "SIZE", default_value = "96MiB")]
     disk: Size,
-    /// What the guest's kernel reads ahead at most (`read_ahead_kb`); Linux comes with 128KiB
+    /// Limit of the guest kernel's readahead (`read_ahead_kb`); Linux comes with 128KiB
     #[arg(long, value_name = "SIZE", default_value = "0")]
     read_ahead: Size,
     /// A file of this file system on the disk is read, in place of the disk. The kernels here have large folios on XFS only
@@ -69,7 +70,7 @@ pub struct Args {
     file_system: Option<FileSystem>,
     #[command(flatten)]
     reads: Reads,
-    /// A model of the lists in place of the one that is known by their name
+    /// A model of the lists instead of the one with their name
     #[arg(long, value_name = "POLICY")]
     model: Option<PolicySpec>,
     /// Boot nothing: print what the models of each --kernel's two kinds of lists predict for a page cache of exactly --cache

@@ -35,7 +35,7 @@ struct RunArgs {
     name: String,
     /// Only this figure, such as fig12
     figure: Option<String>,
-    /// Not simulated, but with real caches, mounts and guests, on a small scale; see
+    /// Use real caches, mounts and guests on a small scale, instead of a simulation; see
     /// docs/explanation/papers.md for what each needs
     #[arg(long)]
     live: bool,

@@ -36,10 +36,10 @@ pub struct Args {
     /// The share of writes among the operations, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     writes: f64,
-    /// The guests read and write a file of ext4 in place of the device
+    /// The guests read and write a file on ext4 instead of the device
     #[arg(long)]
     files: bool,
-    /// What each operation of the store takes longer, such as 5ms or 200us; nbdkit delays it
+    /// Latency that nbdkit adds to each operation of the store, such as 5ms or 200us
     #[arg(
         long,
         value_name = "TIME,...",

@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 /// How long the same guests are used. Then there are new ones, with other operations.
 const TURN: Duration = Duration::from_secs(1200);
 
-/// Hold pages that guests evict against the store, many of them
+/// Compare many pages that guests evict with the store
 ///
-/// Two guests read their disks from end to end and write to them at random, over and over. Each page that enters the
-/// cache with its data is compared with the store. Exits with 1 if one was wrong.
+/// Two guests read their disks from end to end and write to them at random, repeatedly. Each page
+/// that enters the cache with its data is compared with the store. Exits with 1 if one was wrong.
 #[derive(clap::Args)]
 pub struct Args {
     /// Pages to compare
@@ -37,7 +37,7 @@ pub struct Args {
     /// The share of writes among the random operations, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.3)]
     writes: f64,
-    /// The guests read and write a file of ext4 in place of the device
+    /// The guests read and write a file on ext4 instead of the device
     #[arg(long)]
     files: bool,
     /// Size of each guest's disk image
