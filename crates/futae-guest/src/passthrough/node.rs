@@ -2,13 +2,11 @@
 //! matter. A node is reached through an `O_PATH` descriptor. The number of these is limited; a node
 //! without one is found again by its names.
 
-mod table;
-
 use super::contents::Contents;
 use super::errno::is_full;
 use super::numbers::{Numbers, ROOT};
 use super::place::{Key, is_known_nameless};
-use super::stat::kind_in;
+use super::stat::kind_of;
 use crate::lock::locked;
 use fuser::FileType;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
@@ -19,7 +17,6 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use table::Table;
 
 /// The number of descriptors examined for release when one is opened.
 const LOOKED_AT_MAX: usize = 64;
@@ -98,6 +95,13 @@ impl Node {
             contents.give_up_place();
         }
     }
+}
+
+struct Table {
+    nodes: HashMap<u64, (Arc<Node>, u64)>,
+    /// The node of each known name.
+    entries: HashMap<Name, u64>,
+    numbers: Numbers,
 }
 
 /// All nodes.
@@ -392,6 +396,95 @@ impl Nodes {
             table.numbers.spare(|id| nodes.contains_key(&id))
         })
     }
+}
+
+impl Table {
+    /// The kernel looks up a file: adds a reference to its node. Returns whether the node has just got its descriptor, too.
+    fn know(
+        &mut self,
+        place: OwnedFd,
+        stat: &Stat,
+        parent: u64,
+        name: &OsStr,
+    ) -> (Arc<Node>, bool) {
+        let (key, kind) = (Key::of(stat), kind_in(stat));
+        let mut id = self.numbers.of(key);
+        if self.nodes.get(&id).is_some_and(|(node, _)| node.key != key) {
+            let nodes = &self.nodes;
+            id = self.numbers.choose(key, |id| nodes.contains_key(&id));
+        }
+        let mut references = 1;
+        if let Some((node, known)) = self.nodes.get_mut(&id) {
+            *known += 1;
+            let known = *known;
+            let node = Arc::clone(node);
+            if node.kind == kind {
+                let was_given_up = locked(&node.place).is_none();
+                if was_given_up {
+                    node.is_at(&Arc::new(place));
+                }
+                self.name(id, parent, name);
+                return (node, was_given_up);
+            }
+            // Another program has removed the file that the kernel knows, and this one has its inode number. The kernel tells
+            // them apart by their kinds, and still forgets each of its references to the first one, by the same number.
+            references = known;
+            self.unname_all(&node);
+            node.give_up_place();
+        }
+        let node = Arc::new(Node {
+            id,
+            key,
+            kind,
+            names: Mutex::default(),
+            place: Mutex::new(Some(Arc::new(place))),
+            used: AtomicBool::new(true),
+            contents: RwLock::default(),
+            had_contents: AtomicBool::new(false),
+        });
+        self.nodes.insert(id, (Arc::clone(&node), references));
+        self.name(id, parent, name);
+        (node, true)
+    }
+
+    fn name(&mut self, id: u64, parent: u64, name: &OsStr) {
+        let entry = (parent, Arc::from(name));
+        if id == ROOT || self.entries.get(&entry) == Some(&id) {
+            return;
+        }
+        self.unname(parent, name);
+        if let Some((node, _)) = self.nodes.get(&id) {
+            let mut names = locked(&node.names);
+            // Most files have one name only.
+            names.reserve_exact(1);
+            names.push(entry.clone());
+            drop(names);
+            self.entries.insert(entry, id);
+        }
+    }
+
+    fn unname(&mut self, parent: u64, name: &OsStr) {
+        let entry = (parent, Arc::from(name));
+        let Some(id) = self.entries.remove(&entry) else {
+            return;
+        };
+        if let Some((node, _)) = self.nodes.get(&id) {
+            locked(&node.names).retain(|name| *name != entry);
+        }
+    }
+
+    /// None of its names leads to a node any more.
+    fn unname_all(&mut self, node: &Node) {
+        for name in node.names() {
+            if self.entries.get(&name) == Some(&node.id) {
+                self.entries.remove(&name);
+            }
+        }
+    }
+}
+
+fn kind_in(stat: &Stat) -> FileType {
+    kind_of(rustix::fs::FileType::from_raw_mode(stat.st_mode))
 }
 
 /// Opens what a name refers to, without following a symbolic link.
