@@ -172,6 +172,6 @@ fn a_store_that_is_silent_is_not_waited_for_without_end() {
     let written = setup.start(CLIENT, 1, write(2 * BLOCK, &[2; 100]));
     take(&written).expect("answered").expect("written");
     let problem = lengthen();
-    assert!(problem.contains("until it is opened anew"), "{problem}");
+    assert!(problem.contains("until it is opened again"), "{problem}");
     setup.engine.audit();
 }

@@ -12,21 +12,27 @@ impl State {
     /// Decides on a request if this step has room for it, otherwise in a later one. Once a request
     /// is left for later, those that follow it stay behind it.
     pub fn begin_in_turn(&mut self, request: Request, effects: &mut Effects) {
-        if self.steps.has_room_for(self.blocks_of(&request)) {
-            self.begin(request, effects);
-        } else {
-            self.steps.fill();
-            effects.later(Rest::Begin(request));
-        }
+        self.in_turn(request, effects, Self::begin, Rest::Begin);
     }
 
     /// As [`begin_in_turn`](Self::begin_in_turn), for a request that began before and had to wait, or for a part of one.
     pub fn go_on_in_turn(&mut self, request: Request, effects: &mut Effects) {
+        self.in_turn(request, effects, Self::decide, Rest::Decide);
+    }
+
+    #[inline]
+    fn in_turn(
+        &mut self,
+        request: Request,
+        effects: &mut Effects,
+        now: impl FnOnce(&mut Self, Request, &mut Effects),
+        later: impl FnOnce(Request) -> Rest,
+    ) {
         if self.steps.has_room_for(self.blocks_of(&request)) {
-            self.decide(request, effects);
+            now(self, request, effects);
         } else {
             self.steps.fill();
-            effects.later(Rest::Decide(request));
+            effects.later(later(request));
         }
     }
 
