@@ -3,7 +3,8 @@
 use super::appends::Appends;
 use super::contents::Contents;
 use super::lower::LowerFile;
-use super::node::{Node, Nodes};
+use super::node::Node;
+use super::nodes::Nodes;
 use super::place::{Key, is_nameless};
 use super::seen::Seen;
 use crate::kept_by_kernel::{FilePages, KernelKeeper};

@@ -40,6 +40,8 @@ mod lower;
 mod mount;
 mod names;
 mod node;
+mod node_table;
+mod nodes;
 mod numbers;
 mod place;
 mod priority;

@@ -3,7 +3,8 @@
 //! device and inode number, so a rename takes its designation along. The path for which protection was asked for is remembered:
 //! a directory that replaces the first one there is designated, too.
 
-use super::node::{Node, Nodes};
+use super::node::Node;
+use super::nodes::Nodes;
 use super::place::Key;
 use super::place::{magic, stat_of};
 use crate::lock::locked;

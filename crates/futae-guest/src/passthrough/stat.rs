@@ -50,6 +50,11 @@ pub(crate) fn kind_of(kind: LowerType) -> FileType {
     }
 }
 
+/// The kind of the file with these attributes.
+pub(crate) fn kind_in(stat: &Stat) -> FileType {
+    kind_of(LowerType::from_raw_mode(stat.st_mode))
+}
+
 /// `stat` in FUSE's format; `inode` is the number of the file in the mount.
 pub(crate) fn attributes(stat: &Stat, inode: u64) -> FileAttr {
     let kind = LowerType::from_raw_mode(stat.st_mode);

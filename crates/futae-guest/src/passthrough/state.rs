@@ -3,7 +3,8 @@
 use super::cached::CachedFiles;
 use super::descriptors::{Descriptors, Shares};
 use super::log::Log;
-use super::node::{Node, Nodes};
+use super::node::Node;
+use super::nodes::Nodes;
 use super::numbers::ROOT;
 use super::priority::{Change, Priority};
 use super::weight::Weight;

@@ -3,7 +3,8 @@
 //! This does not call itself: a tree may be deeper than a thread's stack allows, and names that other programs have made stale
 //! may form a circle.
 
-use super::node::{Name, Node, Nodes};
+use super::node::{Name, Node};
+use super::nodes::Nodes;
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,7 @@
 //! The memory of the tables about a tree's files, which the cache makes room for.
 
 use super::cached::CachedFiles;
-use super::node::Nodes;
+use super::nodes::Nodes;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file that the kernel knows: its node and its names.
