@@ -2,8 +2,8 @@
 
 use super::*;
 use futae_nbd::constants::BASE_ALLOCATION_ID;
-use futae_nbd::option::greeting;
-use futae_nbd::{Capabilities, ExportInfo, Handshake, Outcome, RequestHeader, reply};
+use futae_nbd::{Capabilities, ExportInfo, RequestHeader, reply};
+use futae_testkit::nbd_server;
 use futae_testkit::wait::PATIENCE;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -35,21 +35,7 @@ fn welcome(stream: &mut UnixStream) {
         preferred_block_bytes: 4096,
         capabilities: Capabilities::all(),
     };
-    stream.write_all(&greeting()).expect("greeted");
-    let mut handshake = Handshake::new(vec![export]);
-    let mut input = Vec::new();
-    loop {
-        let mut out = Vec::new();
-        let progress = handshake.feed(&input, &mut out).expect("a sound client");
-        stream.write_all(&out).expect("answered");
-        input.drain(..progress.consumed);
-        if matches!(progress.outcome, Outcome::Done(_)) {
-            return;
-        }
-        let mut bytes = [0; 4096];
-        let count = stream.read(&mut bytes).expect("more options");
-        input.extend_from_slice(&bytes[..count]);
-    }
+    nbd_server::welcome(stream, vec![export]);
 }
 
 /// The next request, which has no payload; `None` when the client is gone.

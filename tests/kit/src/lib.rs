@@ -7,6 +7,7 @@
 //! | [`wait`] | waiting for a condition, the only way in which a test may wait |
 //! | [`stamp`] | blocks that say which one and which version they are |
 //! | [`nbd`] | NBD clients that keep the protocol |
+//! | [`nbd_server`] | the handshake of an NBD server in a test |
 //! | [`store`] | a store with a thread, that fails and stalls on command |
 //! | [`manual_store`] | a store without one, whose operations end when the test says so |
 
@@ -21,5 +22,7 @@ pub mod wait;
 pub mod manual_store;
 #[cfg(feature = "cache")]
 pub mod nbd;
+#[cfg(feature = "cache")]
+pub mod nbd_server;
 #[cfg(feature = "cache")]
 pub mod store;

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use futae_engine::{IoBuf, IoErrorKind, Store, StoreOperation};
 use futae_nbd::{
-    Capabilities, Command, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo, Handshake,
-    Outcome, RequestHeader, VolumeIdentity, greeting, reply,
+    Capabilities, Command, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo,
+    RequestHeader, VolumeIdentity, reply,
 };
 use futae_nbd_store::NbdStore;
+use futae_testkit::nbd_server;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tempfile::TempDir;
 
@@ -52,26 +53,7 @@ pub(crate) fn welcome(stream: &mut UnixStream, capabilities: Capabilities) {
 
 /// Takes a client into transmission, as a server that has been started `run` times.
 pub(crate) fn welcome_in_run(stream: &mut UnixStream, capabilities: Capabilities, run: u64) {
-    welcome_to(stream, Shelf(capabilities, 0, run));
-}
-
-fn welcome_to(stream: &mut UnixStream, shelf: Shelf) {
-    stream.write_all(&greeting()).expect("greeted");
-    let mut handshake = Handshake::new(shelf);
-    let mut input = Vec::new();
-    loop {
-        let mut out = Vec::new();
-        let progress = handshake.feed(&input, &mut out).expect("a sound client");
-        stream.write_all(&out).expect("answered");
-        input.drain(..progress.consumed);
-        if matches!(progress.outcome, Outcome::Done(_)) {
-            return;
-        }
-        let mut bytes = [0; 4096];
-        let count = stream.read(&mut bytes).expect("more options");
-        assert_ne!(count, 0, "the client left");
-        input.extend_from_slice(&bytes[..count]);
-    }
+    nbd_server::welcome(stream, Shelf(capabilities, 0, run));
 }
 
 /// A request and its payload; `None` when the client is gone.
@@ -419,7 +401,7 @@ fn another_volume_under_the_same_address_gets_nothing() {
         let mut is_first = true;
         for (volume, stream) in [1, 2, 1].into_iter().zip(listener.incoming()) {
             let mut stream = stream.expect("a client");
-            welcome_to(&mut stream, Shelf(Capabilities::all(), volume, 0));
+            nbd_server::welcome(&mut stream, Shelf(Capabilities::all(), volume, 0));
             let mut requests = 0;
             while let Some((header, _)) = request(&mut stream) {
                 requests += 1;

@@ -205,7 +205,7 @@ impl ColumnDecoder {
                 self.name.clear();
                 for (at, &column) in self.columns.volume.iter().enumerate() {
                     if at > 0 {
-                        self.name.push(VOLUME_PARTS);
+                        self.name.push_str(VOLUME_PARTS);
                     }
                     self.name.push_str(fields.get(column, "volume")?);
                 }

@@ -23,7 +23,7 @@ const FOLDED_BYTES: u64 = 1 << 44;
 const FOLDED_MAX: u32 = (1 << 20) - 1;
 /// Between the parts of a volume's name that come from several columns. The parts may contain dots, so `a.b` and `c` are not `a` and `b.c`;
 /// users see a dot in its place.
-pub const VOLUME_PARTS: char = '\u{1f}';
+pub const VOLUME_PARTS: &str = "\u{1f}";
 /// The longest name of a volume.
 const NAME_BYTES_MAX: usize = 1024;
 

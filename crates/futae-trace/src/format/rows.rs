@@ -191,7 +191,7 @@ impl<R: Rows> Table<R> {
             let volume = match &names[..] {
                 [] => VolumeId(0),
                 [name] => context.volume(name)?,
-                _ => context.volume(&names.join(VOLUME_PARTS.encode_utf8(&mut [0; 4])))?,
+                _ => context.volume(&names.join(VOLUME_PARTS))?,
             };
             context.request(Raw {
                 volume,
