@@ -17,7 +17,8 @@
 //! What a batch says is a hint from a machine that may be hostile: nothing here is trusted, and the data
 //! enters a cache only if the cache can verify it.
 
-use crate::{DeviceId, PAGE_BYTES, SECTOR_BYTES};
+use crate::device::DeviceId;
+use crate::{PAGE_BYTES, SECTOR_BYTES};
 
 /// What a channel disk and every batch begin with.
 pub const MAGIC: [u8; 16] = *b"futae-evictions\n";

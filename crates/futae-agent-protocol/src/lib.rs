@@ -37,13 +37,15 @@ pub mod replay;
 pub mod stream;
 
 mod binary;
+mod device;
 mod sync;
 
 pub use counters::Counters;
+pub use device::DeviceId;
 pub use frame::{Frame, JsonError, MAX_PAYLOAD_BYTES};
 pub use message::{
-    BootId, Device, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Memory, Message,
-    Notices, PageCache, Pressure, Range, Reason, References, Replacement, Sample, Source,
+    BootId, Device, DeviceSample, FileSample, GroupSample, Hello, Memory, Message, Notices,
+    PageCache, Pressure, Range, Reason, References, Replacement, Sample, Source,
 };
 pub use printable::printable;
 pub use replay::Replay;

@@ -1,6 +1,7 @@
 //! The messages of an agent.
 
 use crate::Counters;
+pub use crate::device::DeviceId;
 use crate::in_place::{RingAnswer, RingOffer};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -128,23 +129,6 @@ impl TryFrom<String> for BootId {
     fn try_from(text: String) -> Result<Self, String> {
         Self::parse(&text)
             .ok_or_else(|| format!("{text:?} is not a boot id: 32 hexadecimal digits"))
-    }
-}
-
-/// A block device as the guest numbers it.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
-pub struct DeviceId {
-    /// Major number.
-    pub major: u32,
-    /// Minor number.
-    pub minor: u32,
-}
-
-impl fmt::Display for DeviceId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}", self.major, self.minor)
     }
 }
 

@@ -1,85 +1,21 @@
 //! The programs in the kernel: loading them, reading what they counted.
 
 #[cfg(futae_has_bpf)]
-#[cfg(futae_has_bpf)]
 mod bpf;
-#[cfg(futae_has_bpf)]
 mod copies;
+#[cfg(futae_has_bpf)]
+mod copying;
+mod counts;
 
 use crate::args::Checked;
 use crate::extents::Pages;
 use crate::proc;
-use crate::ring::{Record, Ring};
-use crate::system::SharedMemory;
-use futae_agent_protocol::{Counters, PAGE_BYTES, Source};
+pub use copies::Copies;
+pub use counts::Counts;
+use futae_agent_protocol::{Counters, Source};
 #[cfg(futae_has_bpf)]
 use futae_page_cache::kernel;
 use rustix::fd::BorrowedFd;
-
-/// Counts since the probe was set up, and what came through its rings.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    /// All of the page cache.
-    pub total: Counters,
-    /// By device, as the kernel packs its number.
-    pub devices: Vec<(u32, Counters)>,
-    /// By memory cgroup.
-    pub groups: Vec<(u64, Counters)>,
-    /// By device and inode.
-    pub files: Vec<((u32, u64), Counters)>,
-    /// Evicted pages whose notice was lost.
-    pub notices_lost: u64,
-    /// References that were lost.
-    pub references_lost: u64,
-    /// Times that something was not counted for a memory cgroup, since too many were counted already.
-    pub groups_lost: u64,
-}
-
-/// What the programs copy evicted pages into.
-pub struct Copies {
-    /// The ring; nobody else reads it.
-    pub ring: Ring,
-    /// Memory of the kernel's in which it can be written down where pages are in the ring.
-    pub table: Option<SharedMemory>,
-}
-
-/// Bytes of `struct notice`, which stands before the data of a page.
-const NOTICE_BYTES: usize = 32;
-
-impl Copies {
-    /// Which page a record holds; none if it is none.
-    #[must_use]
-    pub fn notice(&self, record: &Record) -> Option<Pages> {
-        let mut bytes = [0; NOTICE_BYTES];
-        let whole = NOTICE_BYTES as u64 + PAGE_BYTES;
-        let is_read = record.length == whole && self.ring.read(record.begin, &mut bytes);
-        is_read.then(|| notice(&bytes))
-    }
-
-    /// Where the data of a record's page begins in the ring.
-    #[must_use]
-    pub fn data_at(&self, record: &Record) -> u64 {
-        record.begin + NOTICE_BYTES as u64
-    }
-}
-
-/// Reads `struct notice`.
-fn notice(bytes: &[u8; NOTICE_BYTES]) -> Pages {
-    let four = |at: usize| bytes[at..].first_chunk().copied().unwrap_or_default();
-    let eight = |at: usize| bytes[at..].first_chunk().copied().unwrap_or_default();
-    let (short, long) = (
-        |at: usize| u32::from_ne_bytes(four(at)),
-        |at: usize| u64::from_ne_bytes(eight(at)),
-    );
-    Pages {
-        device: short(0),
-        generation: short(4),
-        inode: long(8),
-        index: long(16),
-        pages: short(24),
-        is_device: short(28) != 0,
-    }
-}
 
 /// Whatever counts here.
 pub struct Probe {

@@ -1,6 +1,7 @@
 //! The host's end of a ring. Whatever is read of the guest's memory is copied once, and the copy is checked.
 
-use super::{ENTRIES_A_PAGE, ENTRY_BYTES, HEAD_BYTES, Head, RingOffer, VERSION, decode_entry};
+use super::offer::RingOffer;
+use super::table::{ENTRIES_A_PAGE, ENTRY_BYTES, HEAD_BYTES, Head, VERSION, decode_entry};
 use crate::PAGE_BYTES;
 use crate::evicted_pages::EvictedPage;
 use crate::sync::{Ordering, fence};

@@ -1,7 +1,8 @@
 //! The eBPF programs of `src/bpf`, loaded and read by `aya`.
 
-use super::copies::{self, CopyCounts, Switch};
-use super::{Copies, Counts, notice};
+use super::copies::{Copies, notice};
+use super::copying::{self, CopyCounts, Switch};
+use super::counts::Counts;
 use crate::args::Checked;
 use crate::extents::Pages;
 use anyhow::{Context, anyhow, bail};
@@ -93,7 +94,7 @@ impl Programs {
         let switch = Switch::take(&mut programs)?;
         let is_copying = args.evictions && no_copies.is_none();
         let memory = crate::proc::memory().total;
-        let copies = is_copying.then(|| copies::take(&mut programs, memory));
+        let copies = is_copying.then(|| copying::take(&mut programs, memory));
         let mut map = |name: &str| -> anyhow::Result<Map> {
             programs
                 .take_map(name)
@@ -281,7 +282,7 @@ fn loaded(args: &Checked, bases: Option<&Bases>, types: &Btf) -> anyhow::Result<
     loader.override_global("count_groups", &groups, true);
     loader.override_global("send_notices", &notices, true);
     loader.override_global("sample_below", &args.threshold, true);
-    copies::apply(bases, memory.total, &mut loader);
+    copying::apply(bases, memory.total, &mut loader);
     // What is not used takes no memory.
     for (name, is_used, least) in [
         ("files", args.top > 0, 1),
@@ -294,7 +295,7 @@ fn loaded(args: &Checked, bases: Option<&Bases>, types: &Btf) -> anyhow::Result<
             loader.map_max_entries(name, least);
         }
     }
-    if bases.is_some() && copies::is_small(memory.total) {
+    if bases.is_some() && copying::is_small(memory.total) {
         loader.map_max_entries("notices", NOTICE_RING_BYTES_SMALL);
     }
     Ok(loader.load(OBJECT)?)

@@ -1,111 +1,52 @@
-//! Evicted pages that the programs copy.
+//! The ring of copied pages, and its records.
 
-use super::Copies;
-use crate::ring::Ring;
+use crate::extents::Pages;
+use crate::ring::{Record, Ring};
 use crate::system::SharedMemory;
-use anyhow::{Context, bail};
-use aya::maps::{Array, Map, MapData, PerCpuArray};
-use aya::{Ebpf, EbpfLoader};
 use futae_agent_protocol::PAGE_BYTES;
-use futae_agent_protocol::in_place::ENTRIES_A_PAGE;
-use futae_page_cache::bases::Bases;
-use rustix::fd::AsFd;
 
-/// Entries of the map of what was lost: pages without data, and the time of copies.
-const WITHOUT_DATA: u32 = 2;
-const COPY_NS: u32 = 3;
-/// The ring in guests with less memory than this is a quarter as long.
-const SMALL_MEMORY_BYTES: u64 = 512 << 20;
-const SMALL_RING_BYTES: u32 = 4 << 20;
-const RING_BYTES: u32 = 16 << 20;
-
-/// Has the programs copy pages to a ring, or not; what is not used takes no memory.
-pub(in crate::probe) fn apply<'a>(
-    bases: Option<&'a Bases>,
-    memory_bytes: u64,
-    loader: &mut EbpfLoader<'a>,
-) {
-    let Some(bases) = bases else {
-        loader.map_max_entries("pages", PAGE_BYTES as u32);
-        return;
-    };
-    loader.override_global("send_pages", &1u8, true);
-    bases.apply(loader);
-    let bytes = ring_bytes(memory_bytes);
-    loader.map_max_entries("pages", bytes);
-    loader.map_max_entries("places", table_pages(bytes));
+/// What the programs copy evicted pages into.
+pub struct Copies {
+    /// The ring; nobody else reads it.
+    pub ring: Ring,
+    /// Memory of the kernel's in which it can be written down where pages are in the ring.
+    pub table: Option<SharedMemory>,
 }
 
-/// Whether a machine has so little memory that rings are shorter.
-pub(in crate::probe) fn is_small(memory_bytes: u64) -> bool {
-    memory_bytes < SMALL_MEMORY_BYTES
-}
+/// Bytes of `struct notice`, which stands before the data of a page.
+const NOTICE_BYTES: usize = 32;
 
-/// How long the ring is.
-fn ring_bytes(memory_bytes: u64) -> u32 {
-    if is_small(memory_bytes) {
-        SMALL_RING_BYTES
-    } else {
-        RING_BYTES
+impl Copies {
+    /// Which page a record holds; none if it is none.
+    #[must_use]
+    pub fn notice(&self, record: &Record) -> Option<Pages> {
+        let mut bytes = [0; NOTICE_BYTES];
+        let whole = NOTICE_BYTES as u64 + PAGE_BYTES;
+        let is_read = record.length == whole && self.ring.read(record.begin, &mut bytes);
+        is_read.then(|| notice(&bytes))
+    }
+
+    /// Where the data of a record's page begins in the ring.
+    #[must_use]
+    pub fn data_at(&self, record: &Record) -> u64 {
+        record.begin + NOTICE_BYTES as u64
     }
 }
 
-/// Pages of the table beside a ring: an entry for each page of the ring, which are more than it can hold, and the head.
-fn table_pages(ring_bytes: u32) -> u32 {
-    let entries = ring_bytes / PAGE_BYTES as u32;
-    1 + entries.div_ceil(ENTRIES_A_PAGE as u32)
-}
-
-/// What the programs have copied, and what that cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CopyCounts {
-    /// Pages that were not copied and sent as notices, since there was no room or the budget was spent.
-    pub without_data: u64,
-    /// Time that the copies took, in nanoseconds.
-    pub copy_ns: u64,
-}
-
-/// What tells the programs whether to copy.
-pub(in crate::probe) struct Switch {
-    held_back: Array<MapData, u32>,
-}
-
-/// The ring of copied pages and the table beside it, for a machine with so much memory.
-pub(in crate::probe) fn take(programs: &mut Ebpf, memory_bytes: u64) -> anyhow::Result<Copies> {
-    let bytes = ring_bytes(memory_bytes);
-    let Some(Map::RingBuf(ring)) = programs.take_map("pages") else {
-        bail!("no map pages");
-    };
-    let Some(Map::Array(table)) = programs.take_map("places") else {
-        bail!("no map places");
-    };
-    let length = table_pages(bytes) as usize * PAGE_BYTES as usize;
-    Ok(Copies {
-        ring: Ring::of(ring.fd().as_fd(), bytes.into())?,
-        table: SharedMemory::of(table.fd().as_fd(), 0, length, true).ok(),
-    })
-}
-
-impl Switch {
-    pub(in crate::probe) fn take(programs: &mut Ebpf) -> anyhow::Result<Self> {
-        let map = programs.take_map("held_back").context("no map held_back")?;
-        Ok(Self {
-            held_back: map.try_into()?,
-        })
-    }
-
-    /// Has pages copied or not from now on.
-    pub(in crate::probe) fn hold_back(&mut self, holds: bool) {
-        // Otherwise things stay as they are, which is no loss.
-        let _ = self.held_back.set(0, u32::from(holds), 0);
-    }
-
-    /// What was counted, in the map of what was lost.
-    pub(in crate::probe) fn counts(lost: &PerCpuArray<MapData, u64>) -> CopyCounts {
-        let sum = |index: u32| lost.get(&index, 0).map_or(0, |values| values.iter().sum());
-        CopyCounts {
-            without_data: sum(WITHOUT_DATA),
-            copy_ns: sum(COPY_NS),
-        }
+/// Reads `struct notice`.
+pub(super) fn notice(bytes: &[u8; NOTICE_BYTES]) -> Pages {
+    let four = |at: usize| bytes[at..].first_chunk().copied().unwrap_or_default();
+    let eight = |at: usize| bytes[at..].first_chunk().copied().unwrap_or_default();
+    let (short, long) = (
+        |at: usize| u32::from_ne_bytes(four(at)),
+        |at: usize| u64::from_ne_bytes(eight(at)),
+    );
+    Pages {
+        device: short(0),
+        generation: short(4),
+        inode: long(8),
+        index: long(16),
+        pages: short(24),
+        is_device: short(28) != 0,
     }
 }
