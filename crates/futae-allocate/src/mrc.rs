@@ -20,11 +20,13 @@
 //! | --- | --- |
 //! | `model` | what is known of one guest |
 //! | `divide` | the best division |
+//! | `settings` | what the evaluator is given |
 //! | `phase` | moving, waiting for the result, taking it back |
 
 pub(crate) mod divide;
 pub(crate) mod model;
 mod phase;
+mod settings;
 
 use crate::bounds::{Bounds, SettingsError};
 use crate::curve::OnlineCurve;
@@ -33,74 +35,16 @@ use crate::guest::{Activity, Observation};
 use divide::divide;
 use model::Model;
 use phase::{Phase, Trial, Verdict};
-use serde::Serialize;
+use settings::PAGE_BYTES;
+pub use settings::Settings;
 
 /// Cells of a division, about; the grain follows.
 const CELLS: u64 = 512;
-/// Sizes are whole pages.
-const PAGE: u64 = 4096;
 /// What moving everything costs, as a share of all access time: between equally good divisions the
 /// nearest is taken.
 const INERTIA: f64 = 1e-4;
 /// Periods in which a curve that began anew is still filling.
 const LEARNING: u32 = 8;
-
-/// What the evaluator is given.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Settings {
-    /// Bytes of a unit that curves are told requests for.
-    pub unit: u64,
-    /// Sizes that are considered are this many bytes apart; 0: a 512th of the total.
-    pub grain: u64,
-    /// Bytes that move in a period, at most; 0: an eighth of the total.
-    pub step: u64,
-    /// The share of all access time that must be saved, or nothing moves.
-    pub gain: f64,
-    /// Periods from the last step of a move to its judgement.
-    pub cool_down: u32,
-    /// A guest that misses by so much more than its curve says gives nothing.
-    pub surprise: f64,
-    /// A guest in which all tasks wait for memory for this share of the time gives nothing.
-    pub pressure: f64,
-    /// What a miss takes, in hits.
-    pub miss_cost: f64,
-    /// For the samples.
-    pub seed: u64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            unit: PAGE,
-            grain: 0,
-            step: 0,
-            gain: 0.002,
-            cool_down: 2,
-            surprise: 0.1,
-            pressure: 0.1,
-            miss_cost: 8.0,
-            seed: 1,
-        }
-    }
-}
-
-impl Settings {
-    fn check(&self, total: u64) -> Result<(), SettingsError> {
-        let share = |value: f64| (0.0..=1.0).contains(&value);
-        let problem = if self.unit == 0 {
-            "a unit has at least one byte"
-        } else if !share(self.gain) || !share(self.surprise) || !share(self.pressure) {
-            "gain, surprise and pressure are shares, from 0 to 1"
-        } else if !(self.miss_cost > 1.0 && self.miss_cost <= 1e9) {
-            "miss_cost is what a miss takes in hits: above 1"
-        } else if self.grain > total {
-            "grain, the distance between the sizes considered, is above the total of all guests"
-        } else {
-            return Ok(());
-        };
-        Err(SettingsError(format!("the mrc evaluator: {problem}")))
-    }
-}
 
 /// The evaluator and what it has learnt.
 #[derive(Debug)]
@@ -122,8 +66,8 @@ impl Mrc {
         let settings = Settings {
             grain: or(settings.grain, total / CELLS)
                 .max(total / (8 * CELLS))
-                .max(PAGE),
-            step: or(settings.step, total / 8).max(PAGE),
+                .max(PAGE_BYTES),
+            step: or(settings.step, total / 8).max(PAGE_BYTES),
             ..settings
         };
         let guests = bounds.guests().iter().zip(settings.seed..);
@@ -336,7 +280,7 @@ impl Mrc {
         }
         let part = |delta: u64| {
             let bytes = u128::from(delta) * step / most;
-            u64::try_from(bytes).unwrap_or(u64::MAX) / PAGE * PAGE
+            u64::try_from(bytes).unwrap_or(u64::MAX) / PAGE_BYTES * PAGE_BYTES
         };
         let towards = |(&now, &target): (&u64, &u64)| {
             if target > now {

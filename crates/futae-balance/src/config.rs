@@ -1,11 +1,16 @@
 //! The configuration file.
 
-use crate::actuator::Actuator;
+mod guest;
+mod size;
+
 use crate::libvirt::LibvirtConfig;
 use futae_allocate::{Allocator, Bounds, GuestLimits, Settings, mrc, paper, paper::MoveWhen};
 use futae_units::Size;
+pub(crate) use guest::one;
+pub use guest::{AgentConfig, GuestConfig};
 use serde::Deserialize;
-use std::fmt;
+pub use size::ConfigError;
+pub(crate) use size::bytes;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -109,103 +114,12 @@ impl HostConfig {
     }
 }
 
-/// One guest.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GuestConfig {
-    /// Its name.
-    pub name: String,
-    /// What it always has.
-    pub minimum: Size,
-    /// What it never has more than.
-    pub maximum: Size,
-    /// What it begins with; none: what it has.
-    pub start: Option<Size>,
-    /// What its time is worth beside that of the others.
-    #[serde(default = "one")]
-    pub weight: f64,
-    /// Memory that is no cache, where its agent does not tell.
-    pub overhead: Option<Size>,
-    /// Where its agent is heard.
-    pub agent: Option<AgentConfig>,
-    /// By what its memory is changed.
-    pub actuator: Actuator,
-}
-
-impl GuestConfig {
-    /// What the guest may have, and begins with: the configured start, or else what it `has`, in bytes.
-    pub(crate) fn limits(&self, has: Option<u64>) -> Result<GuestLimits, ConfigError> {
-        let name = &self.name;
-        let size = |what: &str, size| bytes(&format!("guest {name:?}: {what}"), size);
-        let (least, most) = (
-            size("minimum", self.minimum)?,
-            size("maximum", self.maximum)?,
-        );
-        if least > most {
-            return Err(ConfigError(format!(
-                "guest {name:?}: its minimum of {} MiB is above its maximum of {} MiB",
-                least >> 20,
-                most >> 20
-            )));
-        }
-        let start = match (self.start, has) {
-            (Some(start), _) => size("start", start)?,
-            (None, Some(has)) => has.min(most).max(least),
-            (None, None) => return Err(ConfigError(format!("guest {name:?} has no start"))),
-        };
-        Ok(GuestLimits {
-            name: name.clone(),
-            least,
-            most,
-            start,
-            weight: self.weight,
-            overhead: self.overhead.map_or(Ok(0), |over| size("overhead", over))?,
-        })
-    }
-}
-
-/// Where an agent is heard: a unix socket.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub enum AgentConfig {
-    /// Of somebody who listens, such as QEMU's `-chardev socket,server=on`.
-    Connect(PathBuf),
-    /// Made here, for somebody who connects.
-    Listen(PathBuf),
-}
-
-/// Why a configuration cannot be used: a sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(pub String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 fn ten_seconds() -> f64 {
     10.0
 }
 
 fn half_a_gib() -> Size {
     Size::Bytes(512 << 20)
-}
-
-pub(crate) fn one() -> f64 {
-    1.0
-}
-
-/// Bytes of a size that must be one.
-pub(crate) fn bytes(what: &str, size: Size) -> Result<u64, ConfigError> {
-    match size {
-        Size::Bytes(bytes) => Ok(bytes),
-        other => Err(ConfigError(format!(
-            "{what} = \"{other}\" is not in bytes; say it like \"512MiB\""
-        ))),
-    }
 }
 
 impl Config {

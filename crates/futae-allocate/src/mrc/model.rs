@@ -1,6 +1,6 @@
 //! What is known of one guest.
 
-use super::Settings;
+use super::settings::Settings;
 use crate::curve::OnlineCurve;
 use crate::guest::Activity;
 

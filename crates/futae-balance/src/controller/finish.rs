@@ -1,7 +1,8 @@
 //! The end: guests get back what they had.
 
+use super::guest::{Guest, at_once};
 use super::kept::Before;
-use super::{Controller, Guest, LOOK_INTERVAL, SLACK, at_once};
+use super::state::Controller;
 use std::time::{Duration, Instant};
 
 /// How long guests may take to give back what others had.
@@ -40,35 +41,5 @@ impl Controller {
             problems.push(kept.problem(&error));
         }
         problems
-    }
-
-    /// Whether guests get back what they had.
-    pub(super) fn gives_back(&self) -> bool {
-        self.return_on_exit && !self.dry_run
-    }
-}
-
-impl Guest {
-    /// Bytes that it had before, if that is a number.
-    fn wanted(&self) -> Option<u64> {
-        self.remembered
-            .as_ref()
-            .and_then(|text| text.parse::<u64>().ok())
-    }
-
-    /// Has it as it was before, and waits until it has no more than that.
-    fn give_back(&self, end: Instant) -> Result<(), String> {
-        let Some(remembered) = &self.remembered else {
-            return Err("its memory before is not known".to_owned());
-        };
-        self.actuator.restore(remembered)?;
-        let is_there = || match (self.actuator.achieved(), self.wanted()) {
-            (Ok(has), Some(wanted)) => has <= wanted.saturating_add(SLACK),
-            _ => true,
-        };
-        while !is_there() && Instant::now() < end {
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        Ok(())
     }
 }

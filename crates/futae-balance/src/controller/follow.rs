@@ -1,6 +1,7 @@
 //! Guests that come and go as libvirt starts and stops them.
 
-use super::{Controller, Guest, at_once};
+use super::guest::{Guest, at_once};
+use super::state::Controller;
 use crate::config::{ConfigError, GuestConfig};
 use crate::libvirt::events::Events;
 use crate::libvirt::{LibvirtConfig, fit};

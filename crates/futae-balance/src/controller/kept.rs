@@ -1,6 +1,6 @@
 //! What guests had before, in a file: when a balancer was killed, the next one still gives it back.
 
-use super::{Controller, Guest};
+use super::guest::Guest;
 use crate::actuator::Actuator;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -42,7 +42,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let earlier = match fs::read(path) {
             Ok(text) => {
@@ -73,7 +73,7 @@ impl Kept {
     }
 
     /// Writes down what guests had, these and those of the earlier balancer that have not been seen yet.
-    fn write(&self, guests: &[Guest]) -> io::Result<()> {
+    pub(super) fn write(&self, guests: &[Guest]) -> io::Result<()> {
         let is_seen = |before: &&Before| {
             let mut guests = guests.iter();
             guests.any(|guest| guest.actuator.is_that_of(&before.actuator))
@@ -109,36 +109,5 @@ impl Kept {
     /// What went wrong with the file.
     pub(super) fn problem(&self, error: &io::Error) -> String {
         format!("return_on_exit: {}: {error}", self.path.display())
-    }
-}
-
-impl Controller {
-    /// From now on keeps in this file what guests had before, until [`Self::end`] has given it back. If an earlier balancer with
-    /// this file was killed, guests get back what they had before that one. Without `return_on_exit`, and in a dry run, there is
-    /// no file.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read or written. Guests are then given back what they have now, if this process ends by itself.
-    pub fn keep_in(&mut self, path: &Path) -> io::Result<()> {
-        if !self.gives_back() {
-            return Ok(());
-        }
-        let kept = Kept::open(path)?;
-        for guest in &mut self.guests {
-            let had = kept.had(&guest.actuator);
-            guest.remembered = had.or(guest.remembered.take());
-        }
-        kept.write(&self.guests)?;
-        self.kept = Some(kept);
-        Ok(())
-    }
-
-    /// Writes down what guests had, after some came or went.
-    pub(super) fn keep(&self, problems: &mut Vec<String>) {
-        let Some(kept) = &self.kept else { return };
-        if let Err(error) = kept.write(&self.guests) {
-            problems.push(kept.problem(&error));
-        }
     }
 }
