@@ -25,7 +25,7 @@ mod writer;
 pub use time::utc;
 pub use tracing::level_filters::LevelFilter;
 
-use line::Line;
+use line::{Line, Style};
 use rustix::fs::fstat;
 use std::io;
 use tracing::{Event, Subscriber, warn};
@@ -119,14 +119,6 @@ fn is_journal() -> bool {
     };
     let about = fstat(io::stderr());
     about.is_ok_and(|about| wanted == format!("{}:{}", about.st_dev, about.st_ino))
-}
-
-/// What a line begins with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
-    Terminal,
-    Journal,
-    Json,
 }
 
 /// Writes every event as a line.

@@ -1,6 +1,5 @@
 //! One event as a line.
 
-use crate::Style;
 use crate::time::utc_millis;
 use futae_agent_protocol::printable;
 use serde_json::{Map, Value, json};
@@ -8,6 +7,14 @@ use std::fmt::Debug;
 use std::time::SystemTime;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
+
+/// What a line begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Terminal,
+    Journal,
+    Json,
+}
 
 /// What an event says.
 pub(crate) struct Line<'a> {

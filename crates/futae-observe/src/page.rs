@@ -11,7 +11,6 @@ mod problems;
 use crate::curves::CurveShown;
 use crate::history::History;
 use crate::snapshot::{OneExport, Snapshot};
-pub(crate) use balance::balance;
 use chart::{COLOURS, chart};
 use futae_agent_protocol::Replacement;
 use futae_control::EngineReport;

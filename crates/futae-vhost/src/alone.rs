@@ -1,12 +1,13 @@
 //! One queue without a frontend and without a thread of its own, for fuzzing: the caller acts as
 //! the guest, and decides when the device runs.
 
+use crate::control::Control;
 use crate::device::Device;
 use crate::dirty_log::UsedRingLog;
 use crate::inflight::InflightRegion;
 use crate::memory::Memory;
 use crate::queue::{Start, Worker};
-use crate::ring::{Addresses, Control, Ring};
+use crate::ring::{Addresses, Ring};
 use crate::room::Room;
 use crate::traffic::Traffic;
 use std::fs::File;

@@ -7,8 +7,10 @@
 #[cfg(feature = "fuzz")]
 mod alone;
 mod announcer;
+mod call;
 mod chain;
 mod claim;
+mod control;
 mod device;
 mod dirty_log;
 mod inflight;

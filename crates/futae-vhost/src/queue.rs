@@ -5,15 +5,16 @@
 
 mod sleep;
 
+use crate::call::Call;
 use crate::chain::{Segment, scatter};
 use crate::claim::{Claim, RingPlace};
+use crate::control::Control;
 use crate::device::Device;
 use crate::dirty_log::UsedRingLog;
 use crate::inflight::QueueInflight;
 use crate::mailbox::Completion;
 use crate::memory::Memory;
 use crate::request::{self, Action, IO_ERROR, Status};
-use crate::ring::{Call, Control};
 use crate::room::Room;
 use crate::slot::{Slot, asked};
 use crate::submit::{Filled, Submitter};

@@ -1,76 +1,19 @@
 //! One queue as the frontend configures it, and the thread that serves it while it is started.
 
-use crate::claim::{self, RingPlace};
+use crate::call::Call;
+use crate::claim::RingPlace;
+use crate::control::Control;
 use crate::device::QUEUE_SIZE_MAX;
-use crate::mailbox::Mailbox;
 use crate::queue::Worker;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::fs::File;
 use std::io;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use virtio_queue::{Queue, QueueT};
 use vm_memory::GuestAddress;
 
 /// Stack size of a queue's thread, which calls into the cache and no deeper.
 const STACK_BYTES: usize = 512 * 1024;
-
-/// The descriptor that notifies a guest, which the frontend may replace at any time.
-#[derive(Default)]
-pub(crate) struct Call(Mutex<Option<File>>);
-
-impl Call {
-    /// Notifies the guest by the new descriptor: it may have missed what the last one told it. A frontend that connects again
-    /// gives one first that the guest does not hear, and with its event index the guest asks for one notification only.
-    pub(crate) fn set(&self, file: Option<File>) {
-        if let Some(file) = &file {
-            make_nonblocking(file);
-        }
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = file;
-        self.ring();
-    }
-
-    /// Notifies the guest. If the counter is full, the guest is notified as well.
-    pub(crate) fn ring(&self) {
-        if let Some(file) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            let _ = rustix::io::write(file, &1u64.to_ne_bytes());
-        }
-    }
-}
-
-/// Prevents a descriptor of the frontend from blocking a queue's thread.
-pub(crate) fn make_nonblocking(file: &File) {
-    if let Ok(flags) = fcntl_getfl(file) {
-        let _ = fcntl_setfl(file, flags | OFlags::NONBLOCK);
-    }
-}
-
-/// Asks the thread of a queue to stop.
-pub(crate) struct Control {
-    stop: AtomicBool,
-    pub(crate) mailbox: Arc<Mailbox>,
-}
-
-impl Control {
-    pub(crate) fn new() -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self {
-            stop: AtomicBool::new(false),
-            mailbox: Arc::new(Mailbox::new()?),
-        }))
-    }
-
-    pub(crate) fn must_stop(&self) -> bool {
-        self.stop.load(SeqCst)
-    }
-
-    pub(crate) fn stop(&self) {
-        self.stop.store(true, SeqCst);
-        self.mailbox.ring();
-        claim::wake();
-    }
-}
 
 /// The guest addresses of the parts of a queue.
 #[derive(Clone, Copy)]
@@ -160,35 +103,5 @@ impl Ring {
         {
             self.next_available = next_available;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::event::{EventfdFlags, eventfd};
-
-    fn count(descriptor: &File) -> u64 {
-        let mut count = [0; 8];
-        match rustix::io::read(descriptor, &mut count) {
-            Ok(_) => u64::from_ne_bytes(count),
-            Err(_) => 0,
-        }
-    }
-
-    #[test]
-    fn a_guest_is_notified_by_each_new_descriptor() {
-        let new = || File::from(eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd"));
-        let call = Call::default();
-        call.ring();
-        let descriptors = [new(), new()];
-        for descriptor in &descriptors {
-            call.set(Some(descriptor.try_clone().expect("a copy")));
-        }
-        assert_eq!(descriptors.each_ref().map(count), [1, 1]);
-        call.ring();
-        call.set(None);
-        call.ring();
-        assert_eq!(descriptors.each_ref().map(count), [0, 1]);
     }
 }

@@ -1,12 +1,14 @@
 //! One connection of a frontend, which describes the guest's memory and queues.
 
 use crate::announcer::Announcer;
+use crate::call::make_nonblocking;
+use crate::control::Control;
 use crate::device::{Device, F_LOG_ALL, F_PROTOCOL_FEATURES, QUEUE_SIZE_MAX, QUEUES_MAX};
 use crate::dirty_log::{DirtyLog, UsedRingLog};
 use crate::inflight::InflightRegion;
 use crate::memory::{GuestMemory, Regions};
 use crate::queue::{Start, Worker};
-use crate::ring::{Addresses, Control, Ring, make_nonblocking};
+use crate::ring::{Addresses, Ring};
 use crate::room::Room;
 use crate::traffic::Traffic;
 use std::fs::File;

@@ -1,12 +1,32 @@
 //! The page of a balancer: who has what, and what was moved and why.
 
 use super::html::{Cell, Table, escaped, sized};
-use super::{framed, lasted};
-use crate::moves::{Done, Period, given};
+use super::{PAGE_TYPE, framed, lasted};
+use crate::moves::{Done, Moves, Period, given};
+use crate::reply::Reply;
+use crate::watch::nonce;
 use futae_allocate::{Decision, GuestState};
+use std::sync::Arc;
+
+impl Moves {
+    /// Makes the page, whenever it is called.
+    pub fn painter(self: &Arc<Self>) -> impl Fn() -> Reply + Send + Sync + 'static + use<> {
+        let moves = Arc::clone(self);
+        move || {
+            let (version, seconds, done) = moves.so_far();
+            let nonce = nonce();
+            let shown = nonce.as_deref().unwrap_or_default();
+            Reply {
+                content_type: PAGE_TYPE,
+                body: balance(version, seconds, &done, shown),
+                nonce,
+            }
+        }
+    }
+}
 
 /// The page; its script and its style have the `nonce`.
-pub(crate) fn balance(version: &str, seconds: f64, done: &Done, nonce: &str) -> String {
+fn balance(version: &str, seconds: f64, done: &Done, nonce: &str) -> String {
     let head = format!(
         "<h1>futae balance {}</h1>\n<p>memory between guests; up {}</p>\n",
         escaped(version),
@@ -127,4 +147,88 @@ fn sizes(decision: &Decision) -> String {
         )
     });
     moved.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moves::MOVES_MAX;
+    use futae_allocate::{Activity, GuestState, Reason};
+
+    const MIB: u64 = 1 << 20;
+
+    fn period(number: u64, moved: u64) -> Period {
+        let guest = |name: &str, before: u64, target: u64| GuestState {
+            name: name.to_owned(),
+            before,
+            achieved: Some(before),
+            target,
+            activity: Some(Activity {
+                hits: 75,
+                misses: 25,
+                ..Activity::default()
+            }),
+        };
+        Period {
+            time: format!("2026-11-24T10:00:{:02}Z", number % 60),
+            decision: Decision {
+                period: number,
+                reason: Reason::Better {
+                    now: 3.436,
+                    best: 2.299,
+                    wished: Vec::new(),
+                    more: true,
+                },
+                given: Vec::new(),
+                guests: vec![
+                    guest("<b>", 256 * MIB, 256 * MIB - moved),
+                    guest("web", 64 * MIB, 64 * MIB + moved),
+                ],
+            },
+            host_free: Some(512 * MIB),
+            host_pressure: Some(0.125),
+            dry_run: false,
+            problems: vec!["web: its agent has been silent for 20 s".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_move_is_shown_with_its_guests_its_bytes_and_its_reason() {
+        let moves = Arc::new(Moves::new("1.2.3"));
+        let page = moves.painter();
+        assert!(!page().body.contains("id=\"moves\""), "nothing has moved");
+        moves.note(period(7, 64 * MIB));
+        moves.note(period(8, 0));
+        let Reply { body, nonce, .. } = page();
+        for words in [
+            "<tr data-name=\"7\">",
+            "2026-11-24T10:00:07Z",
+            "data-key=\"from\" data-value=\"&lt;b&gt;\"",
+            "data-key=\"to\" data-value=\"web\"",
+            "data-key=\"bytes\" data-value=\"67108864\">64.0 MiB",
+            "an access takes 3.436 hits, 2.299 at best",
+            "256.0 \u{2192} 192.0 MiB",
+            "data-key=\"target_bytes\" data-value=\"67108864\"",
+            "data-key=\"missed\" data-value=\"0.25\">25.0 %",
+            "silent for 20 s",
+            "12.5 %",
+        ] {
+            assert!(body.contains(words), "{words}\n{body}");
+        }
+        assert!(!body.contains("<b>&") && !body.contains("<tr data-name=\"8\">"));
+        assert!(nonce.is_some_and(|nonce| body.contains(&nonce)));
+    }
+
+    #[test]
+    fn the_newest_moves_are_kept_and_all_are_counted() {
+        let moves = Arc::new(Moves::new("1.2.3"));
+        for number in 0..MOVES_MAX as u64 + 9 {
+            moves.note(period(number, MIB));
+        }
+        let body = moves.painter()().body;
+        let at = |number: u64| body.find(&format!("<tr data-name=\"{number}\">"));
+        let (first, last) = (at(9), at(MOVES_MAX as u64 + 8));
+        assert!(last.is_some() && last < first && at(8).is_none(), "{body}");
+        assert!(body.contains("59 of 59 periods"), "{body}");
+    }
 }
