@@ -2,6 +2,7 @@
 
 mod file;
 mod source;
+mod traffic;
 
 use crate::failure::Failure;
 use crate::interruption::Interruption;
@@ -12,10 +13,11 @@ pub use file::Facts;
 use file::RecordingFile;
 use futae_units::{Size, parse_duration};
 use serde_json::json;
-pub use source::{Source, Traffic};
+pub use source::Source;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+pub use traffic::Traffic;
 
 /// Between two looks at what was recorded. The cache has room for 65,536 requests, so up to 650,000 a second are kept.
 const PAUSE: Duration = Duration::from_millis(100);

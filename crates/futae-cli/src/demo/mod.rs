@@ -6,10 +6,11 @@ mod descriptors;
 mod image;
 mod outcome;
 mod plan;
+mod ratios;
 mod readers;
 mod stage;
 
-pub use outcome::{DemoReport, DemoRun, Ratios};
+pub use outcome::{DemoReport, DemoRun};
 pub use plan::DemoPlan;
 
 use crate::defaults::DEMO_POLICIES;

@@ -1,22 +1,12 @@
 //! What came of it: measured, predicted, and in closed form.
 
 use crate::demo::DemoPlan;
+use crate::demo::ratios::Ratios;
 use crate::demo::readers::Measured;
 use crate::table::{Table, count, percent};
 use futae_policy::{Kind, Trait};
 use futae_sim::theory;
 use serde::Serialize;
-
-/// Hit ratios as fractions; none where nothing was asked for.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Ratios {
-    /// Of the upper cache.
-    pub upper_hit: Option<f64>,
-    /// Of the lower cache, of what the upper one missed.
-    pub lower_hit: Option<f64>,
-    /// Of both together.
-    pub combined_hit: Option<f64>,
-}
 
 /// One lower cache.
 #[derive(Clone, Debug, Serialize)]

@@ -1,7 +1,7 @@
 //! What is read, and how large everything is.
 
 use crate::defaults::MOUNT_POLICY;
-use crate::demo::Ratios;
+use crate::demo::ratios::Ratios;
 use crate::failure::Failure;
 use futae_sim::run::Plan;
 use futae_sim::{LevelSpec, WriteMode, links};

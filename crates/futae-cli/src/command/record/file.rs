@@ -1,6 +1,6 @@
 //! A recording on disk: the trace, and beside it what was recorded.
 
-use super::Traffic;
+use super::traffic::Traffic;
 use crate::failure::Failure;
 use anyhow::{Context, anyhow};
 use futae_control::RecordingPart;
