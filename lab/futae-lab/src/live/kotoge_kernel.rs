@@ -3,17 +3,17 @@
 
 use super::Options;
 use super::cgroup::{Bound, Group};
-use super::kotoge::{
-    DISK_BYTES_A_SECOND, FILE_BYTES, PRIORITY, Place, Served, ask_for_all, hit_ratio,
+use super::kotoge_site::{
+    Count, DISK_BYTES_A_SECOND, FILE_BYTES, PRIORITY, Place, Served, ask_for_all, from_page_cache,
+    hit_ratio, serve_all,
 };
 use super::process::{Background, futae};
 use super::web::WebServer;
 use anyhow::{Context, anyhow};
-use futae_papers::kotoge::{BLOCK_BYTES, CACHE_BLOCKS, CASES, ROUNDS, simulated_hits};
+use futae_papers::kotoge::{BLOCK_BYTES, CACHE_BLOCKS, CASES, simulated_hits};
 use futae_papers::{Check, Grid, Progress, Reproduction, Source};
 use futae_policy::PolicySpec;
 use futae_terminal::failure::Failure;
-use std::sync::atomic::Ordering;
 
 /// A block is a page of the kernel.
 const PAGE_BYTES: u64 = 4096;
@@ -29,27 +29,7 @@ const METHODS: [&str; 3] = ["mount", "kernel", "page cache"];
 
 /// Runs all cases by all methods.
 pub fn run(options: &Options, progress: &Progress<'_>) -> Result<Reproduction, Failure> {
-    let rounds = options.passes.unwrap_or(ROUNDS);
-    WebServer::check()?;
-    let place = Place::new()?;
-    let all: u64 = CASES.iter().map(|case| case.0 + case.1).sum::<u64>() * 3 * rounds;
-    let mut asked: u64 = 0;
-    let mut count = || {
-        if options.stopped.load(Ordering::Relaxed) {
-            return Err(anyhow!("interrupted; everything was taken down"));
-        }
-        asked += 1;
-        progress(asked as f64 / all as f64);
-        Ok(())
-    };
-    let mut cases = Vec::new();
-    for case in CASES {
-        let mut served = Vec::new();
-        for method in METHODS {
-            served.push(serve(&place, method, case, rounds, &mut count)?);
-        }
-        cases.push(served);
-    }
+    let (rounds, cases) = serve_all(options, progress, METHODS, serve)?;
     report(rounds, &cases)
 }
 
@@ -58,21 +38,14 @@ fn serve(
     method: &str,
     case: (u64, u64),
     rounds: u64,
-    count: &mut dyn FnMut() -> anyhow::Result<()>,
+    count: Count<'_>,
 ) -> Result<Served, Failure> {
     place.cool()?;
     let disk = Bound::Reading(place.disk.device(), DISK_BYTES_A_SECOND);
     if method == "page cache" {
         let bytes = u64::from(CACHE_PAGES) * PAGE_BYTES;
         let group = Group::new(&[disk, Bound::PageCache(bytes)])?;
-        let server = WebServer::start(&place.site, true, &group, &place.server)?;
-        let mut read = 0.0;
-        let mean_ms = ask_for_all(&server, case, rounds, count, &mut read)?;
-        let asked = (rounds * case.0 * FILE_BYTES) as f64;
-        return Ok(Served {
-            hit_ratio: 1.0 - read / asked,
-            mean_ms,
-        });
+        return from_page_cache(place, &group, case, rounds, count);
     }
     let in_kernel = method == "kernel";
     let group = Group::new(&[disk])?;

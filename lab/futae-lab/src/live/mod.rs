@@ -15,6 +15,7 @@
 //! | `disk` | a disk of the experiment's own |
 //! | `guests` | guests with this program and an agent |
 //! | `kotoge` | directory priority under a web server: the cases, the table, the checks |
+//! | `kotoge_site` | the files that it serves, and the clients that ask for them |
 //! | `kotoge_kernel` | the same with `sendfile`, where the kernel holds the pages |
 //! | `stores` | a near and a far store in one cache, and a client of both |
 //! | `sugimoto` | an exclusive cache below a guest, told and handed the data: the table, the checks |
@@ -35,6 +36,7 @@ mod disk;
 pub mod guests;
 mod kotoge;
 mod kotoge_kernel;
+mod kotoge_site;
 pub mod process;
 mod stores;
 mod sudo;
