@@ -2,6 +2,7 @@
 
 mod far;
 
+pub use far::BATCH;
 pub(crate) use far::Far;
 use far::Wide;
 use futae_policy::VolumeId;
@@ -31,8 +32,6 @@ pub struct Numbering {
     used: u32,
 }
 
-/// This many blocks are numbered together.
-pub const BATCH: usize = 64;
 /// So few of them often are all known, even where new ones come all the time.
 const FEW: usize = 8;
 

@@ -4,7 +4,28 @@ use super::{Finding, Source, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The crates whose files stand in no circle.
-pub const CRATES: [&str; 2] = ["futae-engine", "futae-guest"];
+pub const CRATES: [&str; 20] = [
+    "futae-agent",
+    "futae-agent-protocol",
+    "futae-allocate",
+    "futae-balance",
+    "futae-cli",
+    "futae-control",
+    "futae-engine",
+    "futae-guest",
+    "futae-host",
+    "futae-log",
+    "futae-nbd",
+    "futae-nbd-store",
+    "futae-observe",
+    "futae-page-cache",
+    "futae-plugin",
+    "futae-policy",
+    "futae-sim",
+    "futae-sweep",
+    "futae-trace",
+    "futae-vhost",
+];
 
 /// Where a file stands among the modules of its crate; the root has no names.
 type Module = Vec<String>;

@@ -1,8 +1,10 @@
 //! Numbers the blocks of a trace while it is read.
 
-use super::{DenseTrace, Places, SECTOR_BYTES, View, access};
+use super::places::Places;
+use super::trace::{DenseTrace, access};
+use super::view::{SECTOR_BYTES, View};
 use crate::format::KEYED_BYTES;
-use crate::numbering::{self, Numbering};
+use crate::numbering::{BATCH, Numbering};
 use crate::{Request, RequestKind, RequestReader, TraceError, TraceErrorKind};
 use futae_policy::VolumeId;
 
@@ -10,9 +12,6 @@ use futae_policy::VolumeId;
 const READ_BATCH: usize = 256;
 /// This many where only their blocks are read.
 const START_BATCH: usize = 1024;
-/// This many accesses are numbered at a time: those whose write marks are in one word.
-pub(super) const BATCH: usize = numbering::BATCH;
-const _: () = assert!(BATCH == u64::BITS as usize);
 
 /// A trace that is being read.
 pub(super) struct Builder {

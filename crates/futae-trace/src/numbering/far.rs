@@ -1,8 +1,10 @@
 //! A hash table from blocks to numbers.
 
-use super::BATCH;
 use futae_policy::VolumeId;
 use futae_policy::structures::prefetch;
+
+/// This many blocks are numbered together.
+pub const BATCH: usize = 64;
 
 /// Open addressing, and so one cache miss where a general table has two. Nothing is ever removed.
 ///
