@@ -20,6 +20,16 @@ pub struct EngineReport {
     pub engine: EngineStatus,
 }
 
+/// The order `resize`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeOrder {
+    /// The new size.
+    pub cache: Size,
+    /// The export whose cache is meant; none: the only cache.
+    pub export: Option<String>,
+}
+
 /// Changes the size of a cache; the answer to the order.
 ///
 /// # Errors

@@ -23,10 +23,10 @@ mod socket;
 
 pub use accept::accept_until;
 pub use access::Access;
-pub use cache::{EngineReport, check_cache_bytes, check_memory_bytes, resize};
+pub use cache::{EngineReport, ResizeOrder, check_cache_bytes, check_memory_bytes, resize};
 pub use client::{AskError, ask, ask_within, connect_within};
 pub use orders::{NoArguments, Orders};
-pub use policy::{PolicyTerms, change_policy, lives_without_evictions};
+pub use policy::{PolicyOrder, PolicyTerms, change_policy, lives_without_evictions};
 pub use recording::RecordingPart;
 pub use server::Control;
 pub use socket::{SocketError, UnixSocket};

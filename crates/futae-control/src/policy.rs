@@ -2,11 +2,22 @@
 
 use futae_engine::Engine;
 use futae_policy::{Argument, Kind, PolicySpec, Trait};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The key of the parameter that names classes of stores.
 const CLASSES: &str = "classes";
+
+/// The order `policy`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyOrder {
+    /// The new policy.
+    pub policy: String,
+    /// The export whose cache is meant; none: the only cache.
+    pub export: Option<String>,
+}
 
 /// What the program around a cache has to say about its policies.
 #[derive(Clone, Copy, Debug)]

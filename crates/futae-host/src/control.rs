@@ -13,26 +13,14 @@
 
 use crate::rate::RateLimits;
 use crate::server::Shared;
-use futae_control::{NoArguments, Orders, PolicyTerms, change_policy, resize};
+use futae_control::{
+    NoArguments, Orders, PolicyOrder, PolicyTerms, ResizeOrder, change_policy, resize,
+};
 use futae_engine::Engine;
 use futae_units::Size;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Resize {
-    cache: Size,
-    export: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Policy {
-    policy: String,
-    export: Option<String>,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,11 +67,11 @@ pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
         .with("status", move |NoArguments {}| {
             serde_json::to_value(asked.status()).map_err(|error| error.to_string())
         })
-        .with("resize", move |Resize { cache, export }| {
+        .with("resize", move |ResizeOrder { cache, export }| {
             resize(&cache_of(&resized, export.as_deref())?, cache)
         })
         .with_recording(move |export| cache_of(&recorded, export))
-        .with("policy", move |Policy { policy, export }| {
+        .with("policy", move |PolicyOrder { policy, export }| {
             changed.change_policy(export.as_deref(), &policy)
         })
         .with("export-add", move |Add { export }| {

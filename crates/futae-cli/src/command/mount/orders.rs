@@ -9,11 +9,12 @@
 
 use super::residency::Residency;
 use crate::failure::Failure;
-use futae_control::{EngineReport, NoArguments, Orders, PolicyTerms, change_policy, resize};
+use futae_control::{
+    EngineReport, NoArguments, Orders, PolicyOrder, PolicyTerms, ResizeOrder, change_policy, resize,
+};
 use futae_engine::Engine;
 use futae_guest::TreeHandle;
 use futae_observe::Snapshot;
-use futae_units::Size;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,20 +73,6 @@ impl TreeStatus {
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Resize {
-    cache: Size,
-    export: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Policy {
-    policy: String,
-    export: Option<String>,
-}
-
 /// The orders that every mount takes; `path` is where it shows what it calls `shown`. `joins` is whether requests that
 /// the kernel split are joined again. `tree` tells of a tree.
 pub fn of_mount(
@@ -119,12 +106,12 @@ pub fn of_mount(
     };
     Orders::new()
         .with("status", status)
-        .with("resize", move |Resize { cache, export }| {
+        .with("resize", move |ResizeOrder { cache, export }| {
             known(export, &resizable)?;
             resize(&resized, cache)
         })
         .with_recording(move |_| Ok(Arc::clone(&recorded)))
-        .with("policy", move |Policy { policy, export }| {
+        .with("policy", move |PolicyOrder { policy, export }| {
             known(export, &names)?;
             let terms = PolicyTerms {
                 no_evictions: Some(NO_CACHE_ABOVE),
