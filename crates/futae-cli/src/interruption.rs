@@ -1,6 +1,6 @@
 //! The end of a command that goes on until it is interrupted.
 
-use crate::failure::Failure;
+use futae_terminal::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};

@@ -1,7 +1,7 @@
 //! The laboratory, `futae-lab`: a program of its own, which this one knows by name only.
 
-use crate::failure::Failure;
 use anyhow::{Context, anyhow};
+use futae_terminal::failure::Failure;
 use std::env;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;

@@ -12,10 +12,8 @@ mod report;
 mod save;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use failure::Failure;
 use futae_log::{Format, LevelFilter};
-// The modules find them at the root.
-use futae_terminal::{failure, progress, table};
+use futae_terminal::failure::Failure;
 use std::process::ExitCode;
 
 /// Makes the two page caches of a virtualised machine work as one.

@@ -10,11 +10,11 @@ mod facts;
 mod sizes;
 mod study;
 
-use crate::failure::Failure;
 use crate::plot::{Plot, escaped};
 use charts::{Chart, Drawing};
 use futae_sim::Report;
 use futae_sim::run::Requests;
+use futae_terminal::failure::Failure;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use study::{EXACT_REQUESTS_MAX, Study};

@@ -1,9 +1,9 @@
 //! Files that a user asks for: whole under their names, or not there at all.
 
-use crate::failure::Failure;
 use crate::plot::Plot;
 use anyhow::{Context, anyhow};
 use futae_sim::run::Column;
+use futae_terminal::failure::Failure;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,7 @@
 //! `futae agent`: what the page cache of this machine does, for a person or for a host.
 
-use crate::failure::Failure;
 pub use futae_agent::Args;
+use futae_terminal::failure::Failure;
 
 /// Counts and reports until it is killed; with --once, for a while.
 pub fn run(args: &Args) -> Result<(), Failure> {

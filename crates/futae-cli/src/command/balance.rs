@@ -3,14 +3,14 @@
 use super::forecast::size;
 use super::names::{file_name, first_directory};
 use super::observe_args::address;
-use crate::failure::Failure;
-use crate::table::Table;
 use anyhow::Context;
 use futae_balance::config::EvaluatorName;
 use futae_balance::samples::{self, Samples};
 use futae_balance::{Advice, Adviser, Config, Controller, Report};
 use futae_log::{LogArgs, utc};
 use futae_observe::{Http, Moves, Period};
+use futae_terminal::failure::Failure;
+use futae_terminal::table::Table;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::{self, File};
 use std::io::{BufReader, Write};

@@ -1,8 +1,8 @@
 //! `futae check`: a configuration file, checked without serving.
 
-use crate::failure::Failure;
 use anyhow::Context;
 use futae_balance::Config;
+use futae_terminal::failure::Failure;
 use std::io::Write;
 use std::path::PathBuf;
 

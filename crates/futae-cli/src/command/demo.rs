@@ -1,8 +1,8 @@
 //! `futae demo`: the two-level cache live on this machine, beside its prediction.
 
 use crate::demo::{self, DemoPlan};
-use crate::failure::Failure;
 use crate::laboratory;
+use futae_terminal::failure::Failure;
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes, parse_duration};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::env;

@@ -1,7 +1,7 @@
 //! `futae export`: orders about one export of a running server.
 
-use crate::failure::Failure;
 use futae_control::{ask, ask_within};
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use serde_json::json;
 use std::io::Write;

@@ -1,11 +1,11 @@
 //! A forecast: what `futae advise` expects of a choice of caches, and `futae verify` holds against what comes.
 
-use crate::failure::Failure;
 use anyhow::Context;
 use futae_agent_protocol::{PageCache, Replacement};
 use futae_policy::{Kind, PolicySpec};
 use futae_sim::forecast::Estimate;
 use futae_sim::{Link, WriteMode};
+use futae_terminal::failure::Failure;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;

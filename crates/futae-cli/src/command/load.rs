@@ -1,9 +1,9 @@
 //! `futae load`: reads and writes real paths at random.
 
-use crate::failure::Failure;
 use crate::load::{self, Files, LoadPlan, Pace, Until};
-use crate::progress::Progress;
 use anyhow::{Context, anyhow};
+use futae_terminal::failure::Failure;
+use futae_terminal::progress::Progress;
 use futae_trace::WorkloadSpec;
 use futae_units::Size;
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -2,14 +2,14 @@
 
 use super::source_args::SourceArgs;
 use crate::densities::{Densities, GIB, Height};
-use crate::failure::Failure;
 use crate::plot::Plot;
-use crate::progress::Progress;
 use crate::save::{Picture, print};
-use crate::table::{Table, count};
 use futae_sim::locality::{BINS_MAX, Bins, GAP_THRESHOLD, Study, Summary};
 use futae_sim::run::Neighbours;
 use futae_sim::{LevelSpec, Link};
+use futae_terminal::failure::Failure;
+use futae_terminal::progress::Progress;
+use futae_terminal::table::{Table, count};
 use std::path::PathBuf;
 
 /// Show re-access intervals at each level: how soon blocks are requested again

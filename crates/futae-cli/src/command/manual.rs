@@ -1,10 +1,10 @@
 //! Manual pages of every command, and completions of shells, from the command line's own definition.
 
-use crate::failure::Failure;
 use anyhow::Context;
 use clap::{Args as _, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use futae_terminal::failure::Failure;
 use std::fs;
 use std::path::Path;
 

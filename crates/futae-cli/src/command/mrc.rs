@@ -3,15 +3,15 @@
 use super::source_args::{Input, SourceArgs, say_curve_doubts};
 use super::trace_args::say_skipped;
 use crate::defaults::CURVE_POLICY;
-use crate::failure::Failure;
 use crate::plot::{Bar, Line, Look, Plot, Scale, axis_unit};
-use crate::progress::Progress;
 use crate::save::{Picture, print};
-use crate::table::count;
 use futae_policy::{Kind, PolicySpec, Shape};
 use futae_sim::curve::{Curve, Made, Makings, Methods, Point, Source, cache_sizes, even_sizes};
 use futae_sim::run::Neighbours;
 use futae_sim::run::{Column, Values};
+use futae_terminal::failure::Failure;
+use futae_terminal::progress::Progress;
+use futae_terminal::table::count;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -3,12 +3,12 @@
 mod against;
 
 use super::forecast::Forecast;
-use crate::failure::Failure;
 use against::Against;
 use futae_control::Access;
 use futae_engine::Engine;
 use futae_host::{HostError, Listen};
 use futae_observe::{Eye, Http, Routes, Snapshot, Watch};
+use futae_terminal::failure::Failure;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::info;

@@ -5,7 +5,7 @@ mod exporter;
 #[cfg(feature = "otlp")]
 mod spans;
 
-use crate::failure::Failure;
+use futae_terminal::failure::Failure;
 use futae_units::parse_duration;
 #[cfg(feature = "otlp")]
 pub use spans::Tracing;

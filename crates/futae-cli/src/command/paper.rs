@@ -1,7 +1,7 @@
 //! `futae paper`: the experiments of the source papers, which the laboratory runs.
 
-use crate::failure::Failure;
 use crate::laboratory;
+use futae_terminal::failure::Failure;
 use std::ffi::OsString;
 
 /// Reproduce the experiments of the source papers; needs the laboratory, futae-lab

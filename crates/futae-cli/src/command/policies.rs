@@ -1,7 +1,7 @@
 //! `futae policies`: what can stand wherever a policy is asked for.
 
-use crate::failure::Failure;
 use crate::save::print;
+use futae_terminal::failure::Failure;
 
 /// Width of the output.
 const COLUMNS: usize = 96;

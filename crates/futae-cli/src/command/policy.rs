@@ -1,8 +1,8 @@
 //! `futae policy`: a running cache goes on with another replacement policy.
 
 use super::export::control_path;
-use crate::failure::Failure;
 use futae_control::ask;
+use futae_terminal::failure::Failure;
 use serde_json::json;
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! `futae protect` and `futae unprotect`: which directories of a mounted tree have priority.
 
-use crate::failure::Failure;
 use futae_control::ask;
+use futae_terminal::failure::Failure;
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::Write;

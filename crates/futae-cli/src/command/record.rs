@@ -4,13 +4,13 @@ mod file;
 mod source;
 mod traffic;
 
-use crate::failure::Failure;
 use crate::interruption::Interruption;
-use crate::progress::Progress;
-use crate::table::count;
 use anyhow::anyhow;
 pub use file::Facts;
 use file::RecordingFile;
+use futae_terminal::failure::Failure;
+use futae_terminal::progress::Progress;
+use futae_terminal::table::count;
 use futae_units::{Size, parse_duration};
 use serde_json::json;
 pub use source::Source;

@@ -1,9 +1,9 @@
 //! `futae reference`: the generated pages of the book, from this binary's own commands and policies; manual pages and
 //! completions of shells.
 
-use crate::failure::Failure;
 use clap::{Command, ValueEnum};
 use futae_policy::Card;
+use futae_terminal::failure::Failure;
 use futae_terminal::manual::{self, GENERATED, line};
 use std::io::Write as _;
 

@@ -1,9 +1,9 @@
 //! Where the requests of a curve come from: the same for `futae mrc` and `futae locality`.
 
 use super::trace_args::{TraceArgs, ViewArgs, say_doubts, say_skipped};
-use crate::failure::Failure;
 use futae_sim::curve::{Source, SourceError, TraceStream};
 use futae_sim::run::Neighbours;
+use futae_terminal::failure::Failure;
 use futae_trace::{Doubt, TraceErrorKind, View, is_trace};
 use std::ffi::OsString;
 use std::fmt;

@@ -4,10 +4,10 @@
 mod lock;
 
 use super::volumes::Source;
-use crate::failure::Failure;
 use crate::save::check_place;
 use futae_engine::{Engine, Identity, NamedVolume, SavedState, WarmState, WarmStateError};
 use futae_policy::VolumeId;
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use lock::StateLock;
 use std::os::unix::fs::FileTypeExt;

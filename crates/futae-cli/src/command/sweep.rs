@@ -1,14 +1,14 @@
 //! `futae sweep`: a plan of many simulations, each of them a cell that is done once.
 
 use super::trace_args::{say_doubts, say_skipped};
-use crate::failure::Failure;
-use crate::progress::Progress;
 #[cfg(feature = "parquet")]
 use crate::save::TableFile;
 use crate::save::print;
 use anyhow::anyhow;
 use futae_sim::run::TraceFacts;
 use futae_sweep::{Failed, Folder, Part, Plan, Rows, SweepError, work};
+use futae_terminal::failure::Failure;
+use futae_terminal::progress::Progress;
 use std::path::PathBuf;
 
 /// Simulate policies × sizes × traces × seeds of a plan, and continue after a kill

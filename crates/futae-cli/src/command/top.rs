@@ -2,14 +2,14 @@
 
 use super::export::control_path;
 use super::mount::{MountStatus, TreeStatus};
-use crate::failure::Failure;
 use crate::save::print;
-use crate::table::{Table, count, percent};
 use anyhow::Context;
 use futae_agent_protocol::{Source, printable};
 use futae_control::{EngineReport, ask};
 use futae_engine::{EngineStatus, VolumeStatus};
 use futae_host::{AgentStatus, AgentVolume, InPlaceReport, ServerStatus};
+use futae_terminal::failure::Failure;
+use futae_terminal::table::{Table, count, percent};
 use futae_units::Size;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

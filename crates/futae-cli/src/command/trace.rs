@@ -2,10 +2,10 @@
 
 use super::source_args::{SourceName, say_curve_doubts};
 use super::trace_args::TraceArgs;
-use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::table::{Table, count};
 use anyhow::Context;
+use futae_terminal::failure::Failure;
+use futae_terminal::progress::Progress;
+use futae_terminal::table::{Table, count};
 use futae_trace::{
     Format, Noted, Request, RequestKind, Summarizer, Summary, TraceError, TraceErrorKind,
     TraceOptions, TraceReader, TraceWriter, View, WorkloadReader, WorkloadSpec, WriteOptions,

@@ -1,8 +1,8 @@
 //! How trace files are read: the same options for every command that reads them.
 
-use crate::failure::Failure;
-use crate::table::count;
 use futae_sim::run::ViewChoice;
+use futae_terminal::failure::Failure;
+use futae_terminal::table::count;
 use futae_trace::{Columns, Doubt, Format, TraceOptions};
 use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, parse_block_bytes};
 

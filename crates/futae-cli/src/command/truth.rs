@@ -2,12 +2,12 @@
 
 mod published;
 
-use crate::failure::Failure;
-use crate::progress::Progress;
 use crate::save::print;
-use crate::table::{Table, count};
 use anyhow::{Context, anyhow};
 use futae_sim::{LevelSpec, SimulationSpec, WriteMode, simulate_all};
+use futae_terminal::failure::Failure;
+use futae_terminal::progress::Progress;
+use futae_terminal::table::{Table, count};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;

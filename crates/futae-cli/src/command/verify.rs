@@ -4,10 +4,10 @@ pub(super) mod judge;
 
 use super::forecast::{Choice, Forecast};
 use super::record::Source;
-use crate::failure::Failure;
 use crate::interruption::Interruption;
-use crate::table::count;
 use anyhow::anyhow;
+use futae_terminal::failure::Failure;
+use futae_terminal::table::count;
 use futae_units::parse_duration;
 use judge::{Judgement, differences, judge};
 use serde_json::json;

@@ -1,6 +1,5 @@
 //! `NAME=SOURCE` with its options: what `futae serve` exports and `futae mount` shows.
 
-use crate::failure::Failure;
 use anyhow::Context;
 use futae_agent_protocol::printable;
 use futae_engine::{FileStore, Store};
@@ -8,6 +7,7 @@ use futae_host::RateLimits;
 use futae_nbd::{NbdUri, Transport};
 use futae_nbd_store::NbdStore;
 use futae_policy::{Argument, Class, PolicySpec, Trait};
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use rustix::fs::statfs;
 use std::fmt;

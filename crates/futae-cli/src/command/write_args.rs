@@ -1,8 +1,8 @@
 //! `--write-mode` and what belongs to it, the same for `futae serve` and `futae mount`.
 
-use crate::failure::Failure;
 use futae_engine::WriteBackOptions;
 use futae_sim::WriteMode;
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use std::time::Duration;
 

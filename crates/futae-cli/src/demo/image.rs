@@ -1,8 +1,8 @@
 //! The disk image: every block says which one it is, so that every read can be checked.
 
 use crate::demo::DemoPlan;
-use crate::failure::Failure;
 use anyhow::Context;
+use futae_terminal::failure::Failure;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;

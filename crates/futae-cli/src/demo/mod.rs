@@ -14,8 +14,8 @@ pub use outcome::{DemoReport, DemoRun};
 pub use plan::DemoPlan;
 
 use crate::defaults::DEMO_POLICIES;
-use crate::failure::Failure;
-use crate::progress::Progress;
+use futae_terminal::failure::Failure;
+use futae_terminal::progress::Progress;
 use stage::Stage;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

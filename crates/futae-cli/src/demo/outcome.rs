@@ -3,9 +3,9 @@
 use crate::demo::DemoPlan;
 use crate::demo::ratios::Ratios;
 use crate::demo::readers::Measured;
-use crate::table::{Table, count, percent};
 use futae_policy::{Kind, Trait};
 use futae_sim::theory;
+use futae_terminal::table::{Table, count, percent};
 use serde::Serialize;
 
 /// One lower cache.

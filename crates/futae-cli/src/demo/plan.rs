@@ -2,9 +2,9 @@
 
 use crate::defaults::MOUNT_POLICY;
 use crate::demo::ratios::Ratios;
-use crate::failure::Failure;
 use futae_sim::run::Plan;
 use futae_sim::{LevelSpec, WriteMode, links};
+use futae_terminal::failure::Failure;
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use crate::demo::DemoPlan;
 use crate::demo::image::is_block;
 use crate::demo::stage::Stage;
-use crate::failure::Failure;
 use futae_engine::{EngineStatus, IoBuf};
+use futae_terminal::failure::Failure;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

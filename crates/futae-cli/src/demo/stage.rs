@@ -4,7 +4,6 @@ use crate::defaults::MOUNT_POLICY;
 use crate::demo::DemoPlan;
 use crate::demo::delayed::Delayed;
 use crate::demo::descriptors;
-use crate::failure::Failure;
 use anyhow::Context;
 use futae_engine::{
     ClientId, Engine, EngineOptions, EngineStatus, FileStore, IoBuf, OnEviction, Operation,
@@ -15,6 +14,7 @@ use futae_host::{Export, Listen, RateLimits, Server, ServerOptions};
 use futae_nbd::NbdUri;
 use futae_nbd_store::NbdStore;
 use futae_policy::{Class, Kind, Trait, VolumeId};
+use futae_terminal::failure::Failure;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -3,9 +3,9 @@
 use super::map::Map;
 use super::plan::{Layout, LoadPlan};
 use super::stamp::{self, SECTOR};
-use crate::failure::Failure;
 use anyhow::{Context, anyhow};
 use futae_engine::IoBuf;
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::Errno;

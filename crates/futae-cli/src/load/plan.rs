@@ -1,7 +1,7 @@
 //! What is asked for, and where each operation goes.
 
 use super::pace::Pace;
-use crate::failure::Failure;
+use futae_terminal::failure::Failure;
 use futae_trace::{BlockRequest, Generator, WorkloadSpec};
 use futae_units::Size;
 use std::path::PathBuf;

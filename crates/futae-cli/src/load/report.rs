@@ -1,7 +1,7 @@
 //! What came of a load.
 
 use super::plan::{Layout, LoadPlan};
-use crate::table::count;
+use futae_terminal::table::count;
 use futae_units::Size;
 use hdrhistogram::Histogram;
 use serde::Serialize;

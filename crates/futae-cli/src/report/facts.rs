@@ -3,8 +3,8 @@
 use super::sizes::{is_of_objects, level_name, size_text};
 use super::study::Study;
 use crate::plot::escaped;
-use crate::table::{count, percent};
 use futae_sim::{Report, WriteMode};
+use futae_terminal::table::{count, percent};
 use std::fmt::Write;
 
 /// The facts, as a description list.

@@ -1,8 +1,8 @@
 //! Sizes as people read them: bytes, or blocks where a block has no size.
 
 use crate::plot::{self, axis_unit};
-use crate::table::count;
 use futae_sim::{LevelResult, Report, Run};
+use futae_terminal::table::count;
 
 /// The axis of cache sizes.
 pub struct SizeAxis {

@@ -1,10 +1,10 @@
 //! What a report shows beside the results: the LRU curve and the locality of the same requests.
 
-use crate::failure::Failure;
 use futae_sim::curve::{Curve, ExactLru, Shards};
 use futae_sim::locality::{Intervals, Tap};
 use futae_sim::run::{Requests, TraceSimulation};
 use futae_sim::{LevelSpec, Report, Run, WriteMode};
+use futae_terminal::failure::Failure;
 
 /// With more requests than these a curve is sampled.
 pub const EXACT_REQUESTS_MAX: u64 = 30_000_000;

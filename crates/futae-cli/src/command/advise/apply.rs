@@ -3,10 +3,10 @@
 use crate::command::forecast::Choice;
 use crate::command::serve;
 use crate::command::write_args::OF_WRITE_BACK;
-use crate::failure::Failure;
 use crate::save::Output;
 use anyhow::Context;
 use futae_sim::WriteMode;
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use std::fs;
 use std::io;

@@ -2,9 +2,9 @@
 
 use crate::command::forecast::Place;
 use crate::command::sim::split_policies;
-use crate::failure::Failure;
 use futae_policy::{Kind, PolicySpec, Trait};
 use futae_sim::{LevelSpec, Link, WriteMode, links};
+use futae_terminal::failure::Failure;
 use std::fmt::Display;
 
 /// The host's part of the memory, in eighths.

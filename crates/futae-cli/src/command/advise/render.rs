@@ -1,9 +1,9 @@
 //! A forecast as a table for people.
 
 use crate::command::forecast::{Choice, Forecast, Place, size};
-use crate::table::{Table, count};
 use futae_sim::WriteMode;
 use futae_sim::forecast::Estimate;
+use futae_terminal::table::{Table, count};
 
 /// The whole forecast, the best first.
 pub fn render(forecast: &Forecast) -> String {

@@ -1,12 +1,12 @@
 //! What a mount of volumes says of itself: when its files are there, and when it has ended.
 
 use super::super::volumes::VolumeSpec;
-use super::Args;
+use super::args::Args;
 use super::residency::Residency;
-use crate::failure::Failure;
 use futae_control::Control;
 use futae_engine::{Engine, EngineStatus, OnEviction};
 use futae_guest::Mount;
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use serde_json::{Value, json};
 use std::io::Write;

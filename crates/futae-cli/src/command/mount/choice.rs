@@ -2,8 +2,8 @@
 //! history or by hand.
 
 use crate::defaults::MOUNT_POLICY;
-use crate::failure::Failure;
 use futae_policy::{Argument, Kind, PolicySpec};
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use std::path::{Path, PathBuf};
 

@@ -1,12 +1,12 @@
 //! What `mount -t futae` calls (`mount.futae`, packaging/mount.futae): options as fstab has them become those of `futae mount`, which
 //! goes on in the background.
 
-use super::super::mount;
-use crate::failure::Failure;
+use super::args::Args as MountArgs;
 use anyhow::Context;
 use clap::{Arg, ArgAction, Args as _, Command};
+use futae_terminal::failure::Failure;
 use rustix::mount::MountFlags;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command as Program, Stdio};
 use std::thread;
@@ -156,7 +156,7 @@ fn add(options: &mut String, more: &str) {
 
 /// Options of `futae mount` from those of mount(8), which separates them by commas outside of double quotes.
 fn futae_options(text: &str, is_sloppy: bool) -> Result<Vec<String>, String> {
-    let command = mount::Args::augment_args(Command::new("futae mount"));
+    let command = MountArgs::augment_args(Command::new("futae mount"));
     let mut options = Vec::new();
     for option in split(text) {
         let (name, value) = match option.split_once('=') {
@@ -255,36 +255,6 @@ fn split(text: &str) -> Vec<String> {
         }
     }
     options
-}
-
-/// Begins to run in the background, for [`run`]: signals of its terminal no longer come here.
-pub(super) fn detach() {
-    // It fails for a leader of its group, whom no shell has put beside others.
-    let _ = rustix::process::setsid();
-}
-
-/// Tells [`run`], which has heard where the files are, that there is no more to come. The log goes to the journal from now on, if there is one.
-///
-/// # Errors
-///
-/// Nothing can be opened to write to in place of standard output and standard error.
-pub(super) fn let_go() -> anyhow::Result<()> {
-    let nowhere = std::fs::File::options().write(true).open("/dev/null");
-    let nowhere = nowhere.context("/dev/null")?;
-    let journal = journal();
-    match &journal {
-        Ok(journal) => rustix::stdio::dup2_stderr(journal)?,
-        Err(_) => rustix::stdio::dup2_stderr(&nowhere)?,
-    }
-    Ok(rustix::stdio::dup2_stdout(&nowhere)?)
-}
-
-/// A stream of lines into the journal, as systemd-cat(1) opens it.
-fn journal() -> std::io::Result<std::os::unix::net::UnixStream> {
-    let mut journal = std::os::unix::net::UnixStream::connect("/run/systemd/journal/stdout")?;
-    // A name, no unit, the priority of a line without one, whether lines begin with theirs, and no copies.
-    journal.write_all(b"mount.futae\n\n6\n1\n0\n0\n0\n")?;
-    Ok(journal)
 }
 
 #[cfg(test)]

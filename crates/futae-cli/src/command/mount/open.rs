@@ -1,14 +1,15 @@
 //! The volumes of a mount: which they are, their stores, and what those are told of evicted blocks.
 
 use super::super::volumes::{Source, VolumeSpec, expand, refuse_twice};
-use super::Args;
-use crate::failure::Failure;
+use super::args::Args;
+use super::tell::Tell;
 use anyhow::Context;
 use futae_engine::{FileStore, OnEviction, Store};
 use futae_guest::default_file_name;
 use futae_host::RateLimits;
 use futae_nbd::NbdUri;
 use futae_nbd_store::NbdStore;
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -16,17 +17,6 @@ use std::sync::Arc;
 
 /// The largest blocks that are demoted unless the command says otherwise.
 const DEMOTED_BYTES_MAX: u64 = 1 << 20;
-
-/// What to tell the cache below.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Tell {
-    Auto,
-    #[value(alias = "data")]
-    Demote,
-    Notice,
-    #[value(alias = "nothing")]
-    None,
-}
 
 /// The volumes that were asked for.
 pub(super) fn volumes(args: &Args) -> Result<Vec<VolumeSpec>, Failure> {

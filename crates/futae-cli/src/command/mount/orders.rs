@@ -8,13 +8,13 @@
 //! | `{"command":"policy","policy":"lru"}` | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
 
 use super::residency::Residency;
-use crate::failure::Failure;
 use futae_control::{
     EngineReport, NoArguments, Orders, PolicyOrder, PolicyTerms, ResizeOrder, change_policy, resize,
 };
 use futae_engine::Engine;
 use futae_guest::TreeHandle;
 use futae_observe::Snapshot;
+use futae_terminal::failure::Failure;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;

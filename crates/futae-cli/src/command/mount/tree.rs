@@ -1,16 +1,21 @@
 //! `futae mount DIRECTORY`: a whole tree, with the data of its files in the cache.
 
+use super::args::Args;
+use super::detached;
+use super::end::{wait_for_the_end, warn_of_users};
 use super::orders::{TreeStatus, looking, of_mount};
+use super::plan::Plan;
 use super::residency::Residency;
+use super::tell::Tell;
 use super::tree_state::TreeState;
-use super::{Args, Plan, Tell, Tracing, wait_for_the_end, warn_of_users};
+use crate::command::otlp::Tracing;
 use crate::command::state::StateFile;
-use crate::failure::Failure;
 use anyhow::Context;
 use futae_control::{Control, Orders};
 use futae_engine::{ClassStatus, Engine, EngineStatus};
 use futae_guest::{MountError, TreeHandle, TreeMount, TreeOptions};
-use futae_policy::{Argument, Class, Kind, PolicySpec, Trait};
+use futae_policy::{Class, Kind, PolicySpec, Trait};
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,60 +28,6 @@ use std::sync::{Arc, OnceLock};
 
 /// The largest blocks: larger ones are loaded in pieces, which is for single files only.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
-
-/// What is said of a tree only.
-#[derive(clap::Args)]
-#[command(next_help_heading = "Trees")]
-pub struct TreeArgs {
-    /// Protect the files directly in DIR, a directory of SOURCE; give it again for another
-    #[arg(long, value_name = "DIR")]
-    protect: Vec<PathBuf>,
-    /// Protect the files in directories below those, too
-    #[arg(long)]
-    recursive: bool,
-    /// Share of the cache that protected files may take, from 0 to 1 (--policy directory)
-    #[arg(long, value_name = "SHARE")]
-    max_protected: Option<f64>,
-}
-
-impl TreeArgs {
-    /// Refuses them where the source is a single file.
-    pub fn refuse(&self, source: &str) -> Result<(), Failure> {
-        let asked = [
-            (!self.protect.is_empty(), "--protect"),
-            (self.recursive, "--recursive"),
-        ];
-        match asked.iter().find(|(is_asked, _)| *is_asked) {
-            None => Ok(()),
-            Some((_, option)) => Err(Failure::usage(format!(
-                "{option}: {source} is no directory, and only a tree has files to protect"
-            ))),
-        }
-    }
-
-    /// The policy with the protected share that was asked for.
-    pub fn policy(&self, mut policy: PolicySpec) -> Result<PolicySpec, Failure> {
-        let names = Kind::names_with(Trait::Protects);
-        if !self.protect.is_empty() && policy.find_mut(Trait::Protects).is_none() {
-            eprintln!(
-                "futae: warning: --protect: policy {} protects nothing, its hits are counted apart; --policy {names} does",
-                policy.name
-            );
-        }
-        let Some(share) = self.max_protected else {
-            return Ok(policy);
-        };
-        let Some(protecting) = policy.find_mut(Trait::Protects) else {
-            return Err(Failure::usage(format!(
-                "--max-protected: policy {} protects nothing; use --policy {names}",
-                policy.name
-            )));
-        };
-        let bound = Argument::Named("max_protected".to_owned(), share.to_string());
-        protecting.arguments.push(bound);
-        Ok(policy)
-    }
-}
 
 /// Whether what is mounted is a tree: one source, and a directory.
 pub fn is_tree(sources: &[String]) -> bool {
@@ -140,7 +91,7 @@ pub fn run(
     let mut state = state.map(begin).transpose()?;
     announce(args, &mount, engine, &control)?;
     if args.detached {
-        super::helper::let_go()?;
+        detached::let_go()?;
     }
     wait_for_the_end(signals, || {
         if let Some(state) = &mut state {

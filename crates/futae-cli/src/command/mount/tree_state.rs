@@ -1,10 +1,10 @@
 //! `--state` of a tree. The files of an earlier mount are looked up in the background, so the mount does not wait for them.
 
 use crate::command::state::{StateArgs, StateFile};
-use crate::failure::Failure;
 use anyhow::Context;
 use futae_engine::{Engine, SavedState};
 use futae_guest::{Recalled, TreeHandle};
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use std::path::Path;
 use std::sync::Arc;

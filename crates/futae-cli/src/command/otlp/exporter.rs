@@ -1,9 +1,9 @@
 //! What sends spans to a collector, and says when it cannot.
 
 use super::OtlpPlan;
-use crate::failure::Failure;
 use anyhow::anyhow;
 use async_trait::async_trait;
+use futae_terminal::failure::Failure;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{Protocol, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;

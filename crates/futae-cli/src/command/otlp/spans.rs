@@ -2,8 +2,8 @@
 
 use super::OtlpPlan;
 use super::exporter::Exporter;
-use crate::failure::Failure;
 use futae_engine::{Ended, Watcher};
+use futae_terminal::failure::Failure;
 use opentelemetry::trace::{Span, SpanKind, Status, Tracer, TracerProvider};
 use opentelemetry::{Context, KeyValue, StringValue};
 use opentelemetry_sdk::Resource;

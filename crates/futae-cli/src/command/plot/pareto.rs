@@ -1,9 +1,9 @@
 //! Reads of the store by memory: which runs are worth their memory.
 
-use super::Mean;
+use super::mean::Mean;
 use super::runs::Run;
-use crate::failure::Failure;
 use crate::plot::{Line, Look, Plot, axis_unit};
+use futae_terminal::failure::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the legend calls the runs that no other run beats.

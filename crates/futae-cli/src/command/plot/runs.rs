@@ -1,7 +1,7 @@
 //! Results that were written before, as runs.
 
-use crate::failure::Failure;
 use anyhow::Context;
+use futae_terminal::failure::Failure;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! The hit ratio over time, from the windows of runs.
 
-use crate::failure::Failure;
 use crate::plot::{Line, Look, Plot, Scale};
 use anyhow::Context;
+use futae_terminal::failure::Failure;
 use serde::Deserialize;
 use std::path::PathBuf;
 

@@ -1,11 +1,11 @@
 //! A recording on disk: the trace, and beside it what was recorded.
 
 use super::traffic::Traffic;
-use crate::failure::Failure;
 use anyhow::{Context, anyhow};
 use futae_control::RecordingPart;
 use futae_engine::EngineStatus;
 use futae_policy::VolumeId;
+use futae_terminal::failure::Failure;
 use futae_trace::{CsvLines, Request, RequestKind};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};

@@ -3,11 +3,11 @@
 use super::file::Facts;
 use super::traffic::{Traffic, page_caches};
 use crate::command::export::control_path;
-use crate::failure::Failure;
 use anyhow::anyhow;
 use futae_agent_protocol::PageCache;
 use futae_control::{EngineReport, RecordingPart, ask};
 use futae_host::FeedReport;
+use futae_terminal::failure::Failure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;

@@ -4,11 +4,11 @@ use super::Args;
 use super::config::ConfigFile;
 use super::plan::Plan;
 use crate::command::volumes::Source;
-use crate::failure::Failure;
 use anyhow::{Context, anyhow};
 use futae_control::UnixSocket;
 use futae_engine::FileStore;
 use futae_host::TlsOptions;
+use futae_terminal::failure::Failure;
 use std::path::Path;
 
 /// Stands for the name of a socket in a directory: which name that is makes no difference here.

@@ -2,8 +2,8 @@
 
 use super::Args;
 use super::plan::Plan;
-use crate::failure::Failure;
 use futae_host::Listen;
+use futae_terminal::failure::Failure;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 

@@ -4,8 +4,8 @@
 mod include;
 
 use super::Args;
-use crate::failure::Failure;
 use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches};
+use futae_terminal::failure::Failure;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;

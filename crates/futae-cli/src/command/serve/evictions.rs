@@ -1,8 +1,8 @@
 //! Whether and how what clients and agents demote is verified.
 
-use crate::failure::Failure;
 use futae_control::check_memory_bytes;
 use futae_engine::{Engine, OnRefusal, Verification};
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use std::str::FromStr;
 

@@ -3,8 +3,8 @@
 //!
 //! What io_uring does is not seen by the filter; the kernel checks it as it checks the user's own calls.
 
-use crate::failure::Failure;
 use anyhow::anyhow;
+use futae_terminal::failure::Failure;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, apply_filter_all_threads,

@@ -3,9 +3,9 @@
 use super::super::names::{stored_as, with_suffix};
 use super::evictions::BLOCK_BYTES_MAX;
 use super::privileges::PrivilegeArgs;
-use crate::failure::Failure;
 use anyhow::anyhow;
 use futae_engine::{Engine, MemoryFile, MemoryTrust};
+use futae_terminal::failure::Failure;
 use futae_units::Size;
 use std::collections::HashMap;
 use std::fs::File;

@@ -9,11 +9,11 @@ use super::plan::{blocks_of, export};
 use super::privileges::PrivilegeArgs;
 use super::state::KeptState;
 use super::unclean::UncleanArgs;
-use crate::failure::Failure;
 use futae_control::check_cache_bytes;
 use futae_engine::{Engine, EngineOptions, Store};
 use futae_host::{Export, PendingExport};
 use futae_policy::{PolicySpec, VolumeId};
+use futae_terminal::failure::Failure;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 

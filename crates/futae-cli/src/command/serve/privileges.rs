@@ -1,8 +1,8 @@
 //! What a server gives up once it is ready to serve: the user that started it, and system calls that it never needs.
 
 use super::filter;
-use crate::failure::Failure;
 use anyhow::{Context, anyhow};
+use futae_terminal::failure::Failure;
 use nix::unistd::{Gid, Uid, User, initgroups, setfsgid, setfsuid, setgid, setuid};
 use std::ffi::CString;
 use tracing::info;

@@ -3,10 +3,10 @@
 use super::super::names::with_suffix;
 use crate::command::state::{Sourced, StateArgs, StateFile, name_of};
 use crate::command::volumes::VolumeSpec;
-use crate::failure::Failure;
 use futae_engine::Engine;
 use futae_host::Export;
 use futae_policy::VolumeId;
+use futae_terminal::failure::Failure;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,15 +1,15 @@
 //! From arguments to results.
 
-use super::Args;
+use super::args::Args;
 use crate::command::source_args::SourceName;
 use crate::command::trace_args::{say_doubts, say_skipped};
-use crate::failure::Failure;
-use crate::progress::Progress;
 use futae_policy::split_policies;
 use futae_sim::run::{Requests, TraceFacts, Traces};
 use futae_sim::study::{Listener, Stage, Study, StudyError};
 use futae_sim::{LevelSpec, Report, SimulationError};
 use futae_sweep::product;
+use futae_terminal::failure::Failure;
+use futae_terminal::progress::Progress;
 use futae_trace::{TraceErrorKind, WorkloadSpec};
 use futae_units::Size;
 use std::path::PathBuf;

@@ -1,12 +1,12 @@
 //! `futae sim --objects`: caches of objects that differ in size.
 
-use super::Args;
+use super::args::Args;
 use super::ask::{Shown, hierarchies, refused, threads};
-use crate::failure::Failure;
 use crate::save::print;
-use crate::table::{Table, count};
 use futae_sim::objects::{ObjectReport, ObjectRun};
 use futae_sim::study::ObjectStudy;
+use futae_terminal::failure::Failure;
+use futae_terminal::table::{Table, count};
 
 /// Simulates and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {

@@ -1,9 +1,9 @@
 //! Results as tables for people.
 
-use crate::table::{Table, count, percent};
 use futae_sim::queueing::StationResult;
 use futae_sim::run::Ordered;
 use futae_sim::{Report, Run, WriteMode};
+use futae_terminal::table::{Table, count, percent};
 use futae_trace::WorkloadSpec;
 
 /// A place that is busy for a larger share of the time has more to do than it can.

@@ -1,7 +1,7 @@
 //! The lock of a `--state` file, which has one user at a time.
 
-use crate::failure::Failure;
 use anyhow::anyhow;
+use futae_terminal::failure::Failure;
 use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, major, minor};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;

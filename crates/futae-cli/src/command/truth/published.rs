@@ -1,13 +1,13 @@
 //! Hit ratios that papers print, beside ours on the same traces.
 
 use crate::command::sim::failure;
-use crate::failure::Failure;
-use crate::progress::Progress;
 use crate::save::print;
-use crate::table::Table;
 use anyhow::{Context, anyhow};
 use futae_sim::run::{TraceSimulation, Traces, ViewChoice};
 use futae_sim::{LevelSpec, WriteMode};
+use futae_terminal::failure::Failure;
+use futae_terminal::progress::Progress;
+use futae_terminal::table::Table;
 use futae_trace::TraceOptions;
 use serde::{Serialize, Serializer};
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! `include` in a configuration file: files whose settings come before its own.
 
 use super::{ConfigFile, options};
-use crate::failure::Failure;
 use anyhow::Context;
 use clap::ArgAction;
+use futae_terminal::failure::Failure;
 use glob::{MatchOptions, Pattern};
 use std::io;
 use std::path::{Path, PathBuf};
