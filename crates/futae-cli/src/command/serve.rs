@@ -1,5 +1,6 @@
 //! `futae serve`: the lower cache, for every client that speaks NBD, and for virtual machines by vhost-user.
 
+mod args;
 mod check;
 mod clashes;
 mod clients;
@@ -19,24 +20,15 @@ mod state;
 mod tls;
 mod unclean;
 
-use super::observe_args::{ObserveArgs, Observing};
-use super::otlp::OtlpArgs;
-use super::state::StateArgs;
-use super::write_args::{StoreArgs, WriteArgs};
-use anyhow::anyhow;
+use super::observe_args::Observing;
+pub use args::Args;
 pub use check::{check, check_options};
-use clients::ClientArgs;
-use config::ConfigFile;
-use evictions::EvictionArgs;
 use futae_host::{Listen, Server, StopReport};
-use futae_log::LogArgs;
 use futae_nbd::{ClientTls, NbdUri, Transport};
 use futae_observe::Snapshot;
 use futae_terminal::failure::Failure;
 use futae_units::Size;
-use memory::MemoryArgs;
 use plan::Plan;
-use privileges::PrivilegeArgs;
 use reload::Running;
 use rustix::system::uname;
 use serde_json::json;
@@ -46,175 +38,9 @@ use signal_hook::iterator::Signals;
 use state::Saver;
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tls::TlsArgs;
 use tracing::{info, warn};
-use unclean::UncleanArgs;
-
-/// Serve disk images over NBD and vhost-user from one cache
-#[derive(clap::Args)]
-pub struct Args {
-    /// TOML file with options by their long names (cache = "4GiB") and exports as `[[export]]`
-    /// tables. Options on the command line take precedence over it, and extend its lists. On SIGHUP
-    /// the server reads it again: exports, sizes of caches and the policy change at once; other
-    /// changes are logged and need a restart
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    #[arg(skip)]
-    file: Option<ConfigFile>,
-    /// Memory for all caches together, e.g. 4GiB
-    #[arg(long, value_name = "SIZE", required_unless_present = "config")]
-    cache: Option<String>,
-    /// Size of a block, a power of two from 4KiB to 256MiB
-    #[arg(long, value_name = "SIZE", default_value = "4KiB")]
-    block: String,
-    /// Replacement policy; `futae policies` lists them [default: an exclusive cache that also keeps the blocks it
-    /// serves, until blocks that clients evict need the room]
-    #[arg(long)]
-    policy: Option<String>,
-    /// An export:
-    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only]`.
-    /// SOURCE is a file, a block device or an NBD address. An export with a share has a cache of
-    /// that size of its own; the other exports share the rest. The policy `cost` groups stores by
-    /// class; the default is remote for NBD addresses and local for others. The policy `directory`
-    /// evicts blocks of protected exports last. connections limits the connections of the export,
-    /// requests their requests in flight, iops their requests per second, and bandwidth their bytes
-    /// of READ, WRITE and demotions per second; weight, from 1 to 1000, is the export's share of
-    /// --requests-max relative to the weights of others [default: 1]
-    #[arg(
-        long = "export",
-        value_name = "NAME=SOURCE",
-        required_unless_present = "config"
-    )]
-    exports: Vec<String>,
-    /// Address to listen on: `[EXPORT=]unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]` (a socket, or a directory to make
-    /// futae.sock in), `[EXPORT=]tcp:HOST:PORT`, or
-    /// `[EXPORT=]vhost-user:PATH[,mode=...]`, the disk of a virtual machine with shared memory. With an export, clients of this address see and open that export only.
-    /// A unix socket has mode 0600 unless another mode is given
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
-    listen: Vec<String>,
-    /// Allow TCP addresses that other machines can reach although clients need neither a certificate nor a key there
-    /// (see --tls-client-ca and --tls-psk)
-    #[arg(long)]
-    insecure_tcp: bool,
-    #[command(flatten)]
-    tls: TlsArgs,
-    /// Unix socket for orders (status, resize, policy, exports): unix:PATH, with mode, owner and group as for --listen
-    #[arg(long, value_name = "ADDRESS")]
-    control: Option<String>,
-    /// Address at which the agent in a guest reports what its page cache evicts:
-    /// [EXPORTS=]unix:PATH, a socket for the exports that are the guest's disks, with commas
-    /// between them; or `agent`, a socket for each export beside the first unix socket of --listen,
-    /// named EXPORT.agent.sock. Options with the same PATH are one socket. An exclusive cache then
-    /// keeps the blocks that it has just served until the agent reports their evictions
-    #[arg(long = "feed", value_name = "ADDRESS")]
-    feeds: Vec<String>,
-    /// Offer a channel disk of 4 MiB for each --feed, named EXPORT.evictions after its first
-    /// export. Attach it to the guest as an additional disk: its agent (`futae agent --evictions`)
-    /// writes evicted pages with their data to it, so that the server need not read them from the
-    /// store. Data enters the cache only if it is verified (see --evictions-memory)
-    #[arg(long, requires = "feeds")]
-    evictions_disk: bool,
-    /// Pass the samples of an agent on to `futae balance`, so that one agent serves both:
-    /// [EXPORT=]unix:PATH, the socket that balance listens on (`agent = { listen = "PATH" }`), for
-    /// the --feed of that export. While no program listens there, samples are dropped and the
-    /// server tries the socket again; the cache never waits for it
-    #[arg(long = "samples-to", value_name = "ADDRESS")]
-    samples_to: Vec<String>,
-    /// Memory for requests and replies of all clients, in addition to the caches; at least 64MiB
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    buffer_memory: String,
-    /// Maximum number of connections. When it is reached, a new client replaces a connection of the client with
-    /// the most connections
-    #[arg(long, value_name = "N", default_value_t = 512,
-          value_parser = clap::value_parser!(u32).range(1..=4096))]
-    connections_max: u32,
-    /// Maximum number of requests in flight of all exports together. When exports have more, each
-    /// gets a share by its weight; others use the share of an idle export [default: no limit]
-    #[arg(long, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    requests_max: Option<u32>,
-    /// Log every decision of the cache to FILE; the caches of exports with a share log to FILE.NAME
-    #[arg(long, value_name = "FILE")]
-    decision_log: Option<PathBuf>,
-    #[command(flatten)]
-    writes: WriteArgs,
-    #[command(flatten)]
-    unclean: UncleanArgs,
-    #[command(flatten)]
-    privileges: PrivilegeArgs,
-    #[command(flatten)]
-    memory: MemoryArgs,
-    #[command(flatten)]
-    clients: ClientArgs,
-    #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    store: StoreArgs,
-    /// Accept blocks that clients evict (demotions). auto: if the policy needs them, as exclusive does
-    #[arg(long, value_name = "WHETHER", default_value = "auto")]
-    demotion: Demotion,
-    #[command(flatten)]
-    evictions: EvictionArgs,
-    #[command(flatten)]
-    observe: ObserveArgs,
-    #[command(flatten)]
-    otlp: OtlpArgs,
-    /// Seed of randomised policies
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Print JSON, one line at the start and one at the end
-    #[arg(long)]
-    json: bool,
-    /// The log.
-    #[command(flatten)]
-    pub log: LogArgs,
-}
-
-/// Whether clients may demote evicted blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Demotion {
-    Auto,
-    On,
-    Off,
-}
-
-impl Args {
-    /// With what the file says that `--config` names.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the file.
-    pub fn with_file(self) -> Result<Self, Failure> {
-        match &self.config {
-            None => Ok(self),
-            // Behind the program and the command.
-            Some(path) => ConfigFile::read(path)?.with(std::env::args_os().skip(2)),
-        }
-    }
-
-    /// What a file alone says.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
-    pub fn of_file(path: &Path) -> Result<Self, Failure> {
-        ConfigFile::read(path)?.with([])
-    }
-
-    /// A failure about an option, with the line of the file that has it.
-    fn placed(&self, failure: Failure) -> Failure {
-        match (&self.file, failure) {
-            (Some(file), Failure::Usage(message)) => Failure::usage(file.place(&message)),
-            (Some(file), Failure::Failed(error)) => {
-                anyhow!(file.place(&format!("{error:#}"))).into()
-            }
-            (None, failure) => failure,
-        }
-    }
-}
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &Args) -> Result<(), Failure> {

@@ -1,7 +1,6 @@
 //! What `futae check` says of a file for `futae serve`.
 
-use super::Args;
-use super::config::ConfigFile;
+use super::args::Args;
 use super::plan::Plan;
 use crate::command::volumes::Source;
 use anyhow::{Context, anyhow};
@@ -20,7 +19,7 @@ const SOCKET_NAME: &str = "futae.sock";
 ///
 /// What is wrong with it: an option, or options that exclude each other.
 pub fn check_options(path: &Path, text: &str) -> Result<(), Failure> {
-    Plan::new(&ConfigFile::take(path, text)?.with([])?).map(drop)
+    Plan::new(&Args::of_text(path, text)?).map(drop)
 }
 
 /// Checks a file, and says what it comes to. Nothing is made, locked or listened on; NBD sources are not connected to.

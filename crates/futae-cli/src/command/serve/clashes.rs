@@ -1,6 +1,6 @@
 //! Addresses that two parts of one server would listen on: only one of them could.
 
-use super::Args;
+use super::args::Args;
 use super::plan::Plan;
 use futae_host::Listen;
 use futae_terminal::failure::Failure;

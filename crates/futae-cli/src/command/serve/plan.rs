@@ -2,10 +2,11 @@
 
 use super::super::observe_args::Observe;
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
+use super::args::{Args, Demotion};
 use super::memory::KeptMemory;
 use super::opener::{OpenSource, Opener};
 use super::state::KeptState;
-use super::{Args, Demotion, clashes, feeds, tls};
+use super::{clashes, feeds, tls};
 use crate::defaults::SERVE_POLICY;
 use crate::save::check_place;
 use futae_control::check_cache_bytes;

@@ -1,6 +1,6 @@
 //! What a running server does when its configuration file has changed.
 
-use super::Args;
+use super::args::Args;
 use super::config::ConfigFile;
 use super::opener::Opener;
 use super::plan::Plan;
@@ -183,7 +183,7 @@ impl Running {
 
     /// The file as it is now, checked.
     fn again(&self) -> Result<(ConfigFile, Plan), Failure> {
-        let args = ConfigFile::read(self.file.path())?.with(std::env::args_os().skip(2))?;
+        let args = Args::again(self.file.path())?;
         let plan = Plan::new(&args)?;
         Ok((args.file.unwrap_or_default(), plan))
     }

@@ -1,8 +1,8 @@
 //! `include` in a configuration file: files whose settings come before its own.
 
-use super::{ConfigFile, options};
+use super::file::ConfigFile;
 use anyhow::Context;
-use clap::ArgAction;
+use clap::{ArgAction, Command};
 use futae_terminal::failure::Failure;
 use glob::{MatchOptions, Pattern};
 use std::io;
@@ -19,24 +19,43 @@ const MATCH: MatchOptions = MatchOptions {
     require_literal_leading_dot: false,
 };
 
-/// Reads a file and what it includes.
-pub(super) fn read(path: &Path) -> Result<ConfigFile, Failure> {
-    read_below(path, &mut Vec::new())
+impl ConfigFile {
+    /// Reads a file with the options of `command`, and the files that it includes.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read; or is no TOML, has an unknown key or a value of the wrong kind: the key and its line.
+    pub fn read(path: &Path, command: &Command) -> Result<Self, Failure> {
+        read_below(path, command, &mut Vec::new())
+    }
+
+    /// The same with this text in place of that of the file.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::read`].
+    pub fn take(path: &Path, text: &str, command: &Command) -> Result<Self, Failure> {
+        take_below(path, text, command, &mut Vec::new())
+    }
 }
 
-/// The same of a file that `above` include, the outermost first.
-fn read_below(path: &Path, above: &mut Vec<PathBuf>) -> Result<ConfigFile, Failure> {
+/// Reads a file that `above` include, the outermost first.
+fn read_below(
+    path: &Path,
+    command: &Command,
+    above: &mut Vec<PathBuf>,
+) -> Result<ConfigFile, Failure> {
     let text = std::fs::read_to_string(path);
     let text = text.with_context(|| format!("--config {}", path.display()))?;
-    take_below(path, &text, above)
+    take_below(path, &text, command, above)
 }
 
-/// Takes this text for that of a file, and reads what it includes.
-pub(super) fn take(path: &Path, text: &str) -> Result<ConfigFile, Failure> {
-    take_below(path, text, &mut Vec::new())
-}
-
-fn take_below(path: &Path, text: &str, above: &mut Vec<PathBuf>) -> Result<ConfigFile, Failure> {
+fn take_below(
+    path: &Path,
+    text: &str,
+    command: &Command,
+    above: &mut Vec<PathBuf>,
+) -> Result<ConfigFile, Failure> {
     // It need not be there yet.
     let itself = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if above.contains(&itself) {
@@ -47,7 +66,7 @@ fn take_below(path: &Path, text: &str, above: &mut Vec<PathBuf>) -> Result<Confi
             chain.join(", ")
         )));
     }
-    let file = ConfigFile::take_alone(path, text)?;
+    let file = ConfigFile::take_alone(path, text, command)?;
     above.push(itself);
     let mut whole = ConfigFile::default();
     for (line, pattern) in &file.includes {
@@ -56,11 +75,11 @@ fn take_below(path: &Path, text: &str, above: &mut Vec<PathBuf>) -> Result<Confi
             Failure::usage(format!("{path}:{line}: include: {problem}"))
         };
         for one in matches(path, pattern).map_err(wrong)? {
-            whole.lay(read_below(&one, above)?);
+            whole.lay(read_below(&one, command, above)?, command);
         }
     }
     above.pop();
-    whole.lay(file);
+    whole.lay(file, command);
     Ok(whole)
 }
 
@@ -147,8 +166,7 @@ fn is_hidden(path: &Path, pattern: &str) -> bool {
 
 impl ConfigFile {
     /// Lays the settings of `over` over these: lists are joined, of anything else the later value holds.
-    fn lay(&mut self, over: Self) {
-        let command = options();
+    fn lay(&mut self, over: Self, command: &Command) {
         let is_list = |key: &str| {
             let option = command
                 .get_arguments()
@@ -172,6 +190,7 @@ impl ConfigFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::serve::Args;
     use std::fs;
 
     /// Files in a directory, of which the first is read.
@@ -182,7 +201,7 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a directory")).expect("made");
             fs::write(path, text).expect("written");
         }
-        let read = super::read(&directory.path().join(files[0].0));
+        let read = ConfigFile::read(&directory.path().join(files[0].0), &Args::options());
         let place = format!("{}/", directory.path().display());
         read.map_err(|failure| failure.to_string().replace(&place, ""))
     }
@@ -204,7 +223,7 @@ mod tests {
             ("vm.d/.a.toml", "chache = 1"),
             ("vm.d/a.toml~", "chache = 1"),
         ]);
-        let args = file.expect("valid").with([]).map_err(|it| it.to_string());
+        let args = Args::of(file.expect("valid"), []).map_err(|it| it.to_string());
         let args = args.expect("valid");
         assert_eq!(args.cache, Some("2MiB".to_owned()));
         assert_eq!(args.seed, 8, "files are read in the order of their names");
@@ -221,7 +240,8 @@ mod tests {
         fs::write(path(b"a.toml"), "seed = 8").expect("written");
         fs::write(path(b"caf\xe9"), "").expect("written");
         fs::write(path(b"caf\xe9.toml"), "chache = 1").expect("written");
-        let read = super::read(&path(b"main")).map_err(|failure| failure.to_string());
+        let read = ConfigFile::read(&path(b"main"), &Args::options())
+            .map_err(|failure| failure.to_string());
         assert!(read.expect("valid").options.contains_key("seed"));
     }
 
@@ -233,7 +253,7 @@ mod tests {
         fs::write(path("main"), "include = \"vm.d/*.toml\"").expect("written");
         std::os::unix::fs::symlink("gone", path("vm.d/a.toml")).expect("a link");
         let problem = |main: &str| {
-            let read = super::read(&path(main));
+            let read = ConfigFile::read(&path(main), &Args::options());
             read.expect_err("an error").to_string()
         };
         assert!(
@@ -287,7 +307,7 @@ mod tests {
             ),
             ("x", "cache = \"1MiB\"\n\nseed = \"no\"\n"),
         ]);
-        let problem = file.expect("valid").with([]).err().expect("no number");
+        let problem = Args::of(file.expect("valid"), []).err().expect("no number");
         assert!(problem.to_string().contains("x:3: "), "{problem}");
     }
 }
