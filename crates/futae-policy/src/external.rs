@@ -48,11 +48,6 @@ impl Drop for Registration {
     }
 }
 
-/// Whether a name is a file path: names in the registry contain no slash.
-pub(crate) fn is_path(name: &str) -> bool {
-    name.contains('/')
-}
-
 /// Builds a policy from any source; `None` if no source has it.
 pub(crate) fn build(
     spec: &PolicySpec,

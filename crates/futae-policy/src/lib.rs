@@ -22,6 +22,8 @@ mod policy;
 mod prng;
 mod registry;
 pub mod replace;
+mod requirements;
+mod shape;
 mod spec;
 pub mod structures;
 mod traits;
@@ -39,7 +41,8 @@ pub use index::{DenseIndex, HashIndex, Index};
 pub use level::{Level, Outcome, Victim};
 pub use policy::{Admission, Departure, Policy};
 pub use prng::{Prng, mixed};
-pub use registry::{Kind, Shape, Visit, build, cards, visit};
+pub use registry::{Kind, Visit, build, cards, visit};
+pub use shape::Shape;
 pub use spec::{Argument, Arguments, PolicySpec, SpecError, split_policies};
 pub use traits::Trait;
 

@@ -4,16 +4,8 @@
 use crate::card::Card;
 use crate::external;
 use crate::replace;
-use crate::{Arguments, PolicySpec, RegisteredPolicy, SpecError, Trait};
-
-/// The parameters for building a policy.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// Slots of the level.
-    pub slots: u32,
-    /// Seed for randomised policies.
-    pub seed: u64,
-}
+use crate::spec::is_path;
+use crate::{Arguments, PolicySpec, RegisteredPolicy, Shape, SpecError, Trait};
 
 /// Runs code with a policy of a type known at compile time: the simulator's inner loop.
 pub trait Visit {
@@ -193,6 +185,14 @@ impl Kind {
     }
 }
 
+impl PolicySpec {
+    /// A registered policy without arguments.
+    #[must_use]
+    pub fn of(kind: Kind) -> Self {
+        Self::plain(kind.name())
+    }
+}
+
 /// Names in the literature, and the policy's name here. They are suggested, not accepted.
 const ALSO_KNOWN: [(&str, &str); 7] = [
     ("belady", "opt"),
@@ -208,7 +208,7 @@ fn find(name: &str) -> Result<Kind, SpecError> {
     if let Some(kind) = Kind::named(name) {
         return Ok(kind);
     }
-    if external::is_path(name) {
+    if is_path(name) {
         return Err(external::refused(name));
     }
     if let Some((_, known)) = ALSO_KNOWN.iter().find(|(other, _)| *other == name) {

@@ -1,6 +1,5 @@
 //! Policy strings: `lru`, `2q(k_in=0.25)`, `exclusive(lfu)`.
 
-use crate::{Kind, external};
 use std::fmt;
 use std::str::FromStr;
 
@@ -92,12 +91,6 @@ impl PolicySpec {
             arguments: Vec::new(),
         }
     }
-
-    /// A registered policy without arguments.
-    #[must_use]
-    pub fn of(kind: Kind) -> Self {
-        Self::plain(kind.name())
-    }
 }
 
 impl fmt::Display for Argument {
@@ -135,6 +128,11 @@ impl FromStr for PolicySpec {
     }
 }
 
+/// Whether a name is a file path: names in the registry contain no slash.
+pub(crate) fn is_path(name: &str) -> bool {
+    name.contains('/')
+}
+
 const NESTING_LIMIT: usize = 8;
 
 fn parse(text: &str, depth: usize) -> Result<PolicySpec, &'static str> {
@@ -150,7 +148,7 @@ fn parse(text: &str, depth: usize) -> Result<PolicySpec, &'static str> {
             (text[..at].trim(), Some(inside))
         }
     };
-    if external::is_path(name) {
+    if is_path(name) {
         if name.contains(['(', ')', ',', '=']) {
             return Err("the path of a plug-in has no parenthesis, comma or '='");
         }

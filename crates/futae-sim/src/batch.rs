@@ -31,6 +31,16 @@ pub trait Batches {
 /// The next use of a block that is not requested again.
 pub const NEVER: u32 = u32::MAX;
 
+/// For each request, the number of the next one for the same block of `0..blocks`.
+pub(crate) fn next_uses<T>(requests: &[T], blocks: u64, block: impl Fn(&T) -> u64) -> Vec<u32> {
+    let mut seen = vec![NEVER; blocks as usize];
+    let mut next_uses = vec![NEVER; requests.len()];
+    for (at, request) in requests.iter().enumerate().rev() {
+        next_uses[at] = std::mem::replace(&mut seen[block(request) as usize], at as u32);
+    }
+    next_uses
+}
+
 impl<'a> Batch<'a> {
     /// Whether request `at` is a write.
     #[inline(always)]

@@ -23,6 +23,7 @@
 pub mod batch;
 mod conveyor;
 pub mod curve;
+mod duration;
 pub mod forecast;
 pub mod hierarchy;
 mod index;

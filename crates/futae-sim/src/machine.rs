@@ -1,82 +1,25 @@
 //! Hierarchies for the inner loop of a simulation, fed in batches. In common shapes, a level is
 //! called for many requests together.
 
-use crate::batch::{Batch, Batches};
+use crate::batch::Batch;
 use crate::hierarchy::{Hierarchy, HierarchyShape};
 use crate::index::BackedIndex;
 use crate::link::{Link, Reach, Store};
 use crate::write_back::{WriteMode, Written};
 use futae_policy::{Counters, Level, RegisteredPolicy, SpecError, Visit, visit};
-use serde::Serialize;
 
 mod cascade;
 mod feeding;
+mod interface;
 mod message;
 mod one_by_one;
 mod tier;
 
 pub use cascade::Cascade;
 use feeding::Feeding;
+use interface::sum_of;
+pub use interface::{Machine, Served};
 pub(crate) use one_by_one::OneByOne;
-
-/// Requests served by one level, or by the store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Served {
-    /// Reads.
-    pub reads: u64,
-    /// Writes. All of them go to the store, but they count where the block was found.
-    pub writes: u64,
-    /// Bytes of reads and writes.
-    pub bytes: u64,
-}
-
-impl Served {
-    /// Counts one request more.
-    #[inline(always)]
-    fn count(&mut self, is_write: bool, bytes: u32) {
-        let is_write = u64::from(is_write);
-        self.writes += is_write;
-        self.reads += 1 - is_write;
-        self.bytes += u64::from(bytes);
-    }
-
-    pub(crate) fn add(&mut self, more: &Self) {
-        self.reads += more.reads;
-        self.writes += more.writes;
-        self.bytes += more.bytes;
-    }
-}
-
-/// A hierarchy that takes requests in batches.
-pub trait Machine: Send {
-    /// Sends the next requests, and adds to `served`, which has for each guest an element for each
-    /// level and one for the store, where each was served. Bytes are added only if the batch has
-    /// them.
-    fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]);
-    /// As [`feed`](Self::feed) for all of these batches, or until a policy fails.
-    fn feed_all(&mut self, batches: &mut dyn Batches, served: &mut [Served]) {
-        batches.each(&mut |batch| {
-            self.feed(batch, served);
-            self.fault().is_none()
-        });
-    }
-    /// As [`feed_all`](Self::feed_all), on several threads if that is faster.
-    fn feed_spread(&mut self, batches: &mut dyn Batches, served: &mut [Served]) {
-        self.feed_all(batches, served);
-    }
-    /// The counters of each level, top down, summed over guests.
-    fn counters(&self) -> Vec<Counters>;
-    /// The decisions of each level's policy about itself, top down, of all guests.
-    fn remarks(&self) -> Vec<Vec<String>>;
-    /// The error of the first level whose policy has failed.
-    fn fault(&self) -> Option<&SpecError>;
-    /// The store's counts.
-    fn store(&self) -> Store;
-    /// Where writes went under write-back.
-    fn written(&self) -> Option<Written> {
-        None
-    }
-}
 
 /// Builds the fastest machine for a shape.
 pub fn build(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
@@ -199,22 +142,5 @@ impl Machine for Hierarchy {
 
     fn written(&self) -> Option<Written> {
         Self::written(self)
-    }
-}
-
-fn sum_of(a: &Counters, b: &Counters) -> Counters {
-    Counters {
-        requests: a.requests + b.requests,
-        hits: a.hits + b.hits,
-        misses: a.misses + b.misses,
-        admissions: a.admissions + b.admissions,
-        bypasses: a.bypasses + b.bypasses,
-        evictions: a.evictions + b.evictions,
-        demotions_in: a.demotions_in + b.demotions_in,
-        demotions_declined: a.demotions_declined + b.demotions_declined,
-        demotions_out: a.demotions_out + b.demotions_out,
-        notices_in: a.notices_in + b.notices_in,
-        notices_out: a.notices_out + b.notices_out,
-        invalidations: a.invalidations + b.invalidations,
     }
 }

@@ -44,6 +44,8 @@ mod content;
 mod imitation;
 mod opening;
 mod rehearsal;
+mod scatter;
+mod shadow;
 mod shadows;
 mod upper;
 mod whereabouts;
@@ -55,9 +57,10 @@ use crate::{
 use agreed::Agreed;
 pub use candidates::candidates;
 use content::Content;
-use imitation::{Imitation, Shadow};
+use imitation::Imitation;
 use opening::Filling;
 use rehearsal::Rehearsal;
+use shadow::Shadow;
 use shadows::Shadows;
 
 /// Changes that are remembered; later ones are not.
@@ -112,7 +115,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError
     let shadows = Shadows::new(shape, memory.unwrap_or(20.0), lead)?;
     let first = shadows.spec(shadows.in_force());
     let content = if shadows.are_whole() {
-        Content::Imitation(Imitation::new(shadows::level(first, shape)?))
+        Content::Imitation(Imitation::new(shadow::level(first, shape)?))
     } else {
         Content::Agreed(Agreed::new(crate::build(first, shape)?, shape.slots))
     };
@@ -275,9 +278,9 @@ impl Auto {
     fn level_of_cache(&self, candidate: usize, kind: AccessKind) -> Option<Shadow> {
         let spec = self.shadows.spec(candidate);
         // It was built before as a shadow, so this cannot fail.
-        let mut level = shadows::level(spec, &self.shape).ok()?;
+        let mut level = shadow::level(spec, &self.shape).ok()?;
         if let Some(first) = self.numbered_from {
-            whereabouts::number(&mut level, first);
+            shadow::number(&mut level, first);
         }
         for slot in self.content.order().into_iter().rev() {
             level.access(&Access::of(self.content.block(slot), kind));
@@ -343,7 +346,7 @@ impl Policy for Auto {
         self.see(access, true);
         if self.shadows.is_new_window() && !self.shadows.are_whole() {
             let (spec, seed) = (self.shadows.spec(self.shadows.in_force()), self.shape.seed);
-            let spare = || shadows::level(spec, &Shape { slots: 1, seed }).ok();
+            let spare = || shadow::level(spec, &Shape { slots: 1, seed }).ok();
             self.content.settle(access.tick + 1, spare);
         }
     }

@@ -37,9 +37,8 @@ use crate::{
 mod reference;
 mod scan;
 
-use scan::Scan;
+use scan::{ORDER, Scan};
 
-const ORDER: usize = 0;
 /// One use in this many labels a sample, once there is a forest.
 const LABEL_ONE_IN: u64 = 4;
 /// Candidates for each victim.

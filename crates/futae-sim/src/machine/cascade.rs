@@ -4,9 +4,9 @@
 //! ahead of the next one: its messages are kept, and the next level takes them in their order, many
 //! together, or on a thread of its own. All guests' copies of a level are one tier.
 
+use super::interface::{Machine, Served};
 use super::message::{Message, Outbox};
 use super::tier::{Feed, Places, Take, Tier};
-use super::{Machine, Served};
 use crate::batch::{Batch, Batches};
 use crate::conveyor::{Filling, Taking, conveyor};
 use crate::hierarchy::HierarchyShape;

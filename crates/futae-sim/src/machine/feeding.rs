@@ -1,6 +1,6 @@
 //! A level that takes the requests of the application, with a look-ahead.
 
-use super::Served;
+use super::interface::Served;
 use super::message::Outlet;
 use crate::batch::{Batch, block};
 use crate::link::{Link, Reach, load_reviewed, put};

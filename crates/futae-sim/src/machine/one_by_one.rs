@@ -1,6 +1,6 @@
 //! Where each request is served.
 
-use super::{Machine, Served};
+use super::interface::{Machine, Served};
 use crate::batch::Batch;
 
 /// A machine that gets its requests one by one.

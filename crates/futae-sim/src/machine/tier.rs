@@ -1,8 +1,8 @@
 //! One level of a [`Cascade`](super::Cascade), or a copy of it for each guest.
 
 use super::feeding::{AHEAD, Feeding, put_noting};
+use super::interface::{Served, sum_of};
 use super::message::{Message, Outbox, Outlet, blocks_of};
-use super::{Served, sum_of};
 use crate::batch::Batch;
 use crate::link::{Link, Reach, load_reviewed};
 use futae_policy::{AccessKind, Counters, Index, RegisteredPolicy, Slot, SpecError};

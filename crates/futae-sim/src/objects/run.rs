@@ -1,8 +1,8 @@
 //! Complete simulations of a trace of objects.
 
 use super::cache::{Counts, NEVER, ObjectCache};
+use crate::duration::with_unit;
 use crate::run::{TraceFacts, Traces, in_parallel};
-use crate::study::with_unit;
 use futae_policy::{AccessKind, Kind, PolicySpec, Shape, SpecError, Trait, build};
 use futae_trace::Format;
 use futae_units::{Size, SizeError};

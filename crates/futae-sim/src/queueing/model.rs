@@ -1,6 +1,7 @@
 //! Service times of the places of a hierarchy.
 
-use crate::run::{Latency, seconds};
+use crate::duration::seconds;
+use crate::run::Latency;
 use futae_policy::Prng;
 use std::f64::consts::TAU;
 use std::str::FromStr;

@@ -1,7 +1,11 @@
 //! The number of requests in a run.
 
-use super::{PASSES_DEFAULT, Requests, SimulationError};
+use super::{Requests, SimulationError};
 use futae_trace::{WorkloadError, WorkloadSpec};
+
+/// Default number of passes over the blocks (requests per block) for the warm-up, and for the
+/// measurement.
+pub const PASSES_DEFAULT: u64 = 5;
 
 /// The default warm-up of a trace: one in this many requests.
 const TRACE_PARTS: u64 = 4;

@@ -7,8 +7,8 @@
 //! count as one cache per guest, and all of them together as one. Optimal means Belady's choice,
 //! where a missed block may be served without being kept.
 
-use super::{Plan, SimulationError, TraceSimulation, Traces};
-use crate::batch::Batch;
+use super::{Bounds, Plan, SimulationError, TraceSimulation, Traces};
+use crate::batch::{Batch, next_uses};
 use crate::hierarchy::{HierarchyShape, LevelShape};
 use crate::link::Link;
 use crate::machine::{self, Served};
@@ -16,16 +16,6 @@ use crate::spec::LevelSpec;
 use crate::write_back::WriteMode;
 use futae_policy::{Kind, PolicySpec};
 use futae_trace::BlockRequest;
-use serde::Serialize;
-
-/// Bounds on the requests per request served by the levels down to each one, top down.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Bounds {
-    /// The result of levels that are each optimal for the requests that reach them (OPT-LB).
-    pub lower: Vec<Option<f64>>,
-    /// The limit for any caches of these sizes (OPT-UB).
-    pub upper: Vec<Option<f64>>,
-}
 
 /// Belady's choice, where a missed block may be served without being kept.
 fn optimal() -> String {
@@ -113,7 +103,7 @@ impl Traces {
                 write_mode: WriteMode::WriteThrough,
                 ..shape.clone()
             };
-            let next_uses = super::plan::next_uses(&asked, blocks, |&block| u64::from(block));
+            let next_uses = next_uses(&asked, blocks, |&block| u64::from(block));
             let mut machine = machine::build(&shape)?;
             let places = shape.levels.len() + 1;
             let mut served = vec![Served::default(); places * shape.guests as usize];

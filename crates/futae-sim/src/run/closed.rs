@@ -2,16 +2,15 @@
 //! one, so that who hits decides in which order guests ask.
 
 use super::found::{Found, Start};
-use super::latency::seconds;
 use super::noting::Lengths;
 use super::order::{Drawn, Order, Ordered, SPAN_US_MAX, Times};
 use super::queued::Queued;
-use super::{Plan, SimulationError};
+use super::{GuestPace, Plan, SimulationError};
 use crate::batch::Batch;
+use crate::duration::seconds;
 use crate::machine::{self, Machine, Served};
 use crate::queueing::{Collected, Latencies, LatencyModel, Network};
 use futae_trace::{DenseStream, DenseTrace, Doubt};
-use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::str::FromStr;
@@ -58,24 +57,6 @@ pub struct ClosedLoop {
     pub think: Think,
     /// Latencies of answers, which queue where a place has a width.
     pub model: LatencyModel,
-}
-
-/// What came of one guest's requests in a closed loop. Counts exclude the warm-up. A request is one
-/// of the trace, of one or several blocks; it is answered with its last block.
-#[derive(Clone, Debug, Serialize)]
-pub struct GuestPace {
-    /// The guest, from 0.
-    pub guest: u32,
-    /// Latencies of its requests.
-    pub times: crate::queueing::Times,
-    /// When its last request was answered, in seconds from the first request of all guests, warm-up
-    /// included.
-    pub finish_seconds: f64,
-    /// Its requests per second from its first to its last answer; `None` if that takes no time.
-    pub requests_per_second: Option<f64>,
-    /// Requests that the recording sent before the previous one was answered, as far as it has
-    /// latencies. They follow that answer at once here.
-    pub overlapped_requests: u64,
 }
 
 /// When a guest asks.

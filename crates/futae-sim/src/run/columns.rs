@@ -206,7 +206,7 @@ impl Report {
     /// A report without runs: its columns have names and types, and no rows.
     #[must_use]
     pub fn empty() -> Self {
-        super::report(Vec::new(), 0, String::new())
+        Self::of(Vec::new(), 0, String::new())
     }
 
     /// A report for each run, of the same requests.

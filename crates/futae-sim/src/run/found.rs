@@ -1,6 +1,7 @@
 //! The counts of a run, and the results computed from them.
 
-use super::{Drive, GuestResult, LevelResult, Plan, Run, SimulationError};
+use super::drive::Drive;
+use super::{GuestResult, LevelResult, Plan, Run, SimulationError};
 use crate::hierarchy::HierarchyShape;
 use crate::link::Store;
 use crate::machine::{Machine, Served};

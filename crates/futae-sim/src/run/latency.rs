@@ -1,8 +1,7 @@
 //! Latencies of requests, by where they were served.
 
-use super::Run;
+use crate::duration::seconds;
 use crate::machine::Served;
-use crate::queueing::Latencies;
 use serde::Serialize;
 use std::str::FromStr;
 
@@ -59,22 +58,6 @@ impl FromStr for Latency {
         }
         Ok(latency)
     }
-}
-
-/// A time, such as `0.1ms`, in seconds.
-pub(crate) fn seconds(text: &str) -> Option<f64> {
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, unit) = text.split_at(end);
-    let per_second = match unit.trim() {
-        "ns" => 1e9,
-        "us" | "µs" => 1e6,
-        "ms" => 1e3,
-        "s" => 1.0,
-        _ => return None,
-    };
-    let number: f64 = number.parse().ok()?;
-    number.is_finite().then_some(number / per_second)
 }
 
 /// Latencies in seconds; `None` without requests.
@@ -135,25 +118,6 @@ impl Latency {
             p90_access_seconds: within(90),
             p99_access_seconds: within(99),
         }
-    }
-}
-
-impl Run {
-    /// Adds the latencies of the requests under `latency`.
-    pub fn set_latency(&mut self, latency: &Latency) {
-        self.access_times = Some(latency.access_times(&self.served, &self.writes_taken));
-    }
-
-    /// Adds the latencies of requests that waited for each other.
-    pub fn set_latencies(&mut self, latencies: Latencies) {
-        let all = &latencies.all;
-        self.access_times = Some(AccessTimes {
-            mean_access_seconds: all.mean_seconds,
-            p50_access_seconds: all.p50_seconds,
-            p90_access_seconds: all.p90_seconds,
-            p99_access_seconds: all.p99_seconds,
-        });
-        self.latencies = Some(latencies);
     }
 }
 

@@ -2,57 +2,38 @@
 
 use super::interleave::Interleave;
 use super::order::Asked;
-use super::reading::Neighbours;
-use super::{SimulationError, Traces};
-use crate::spec::LevelSpec;
 use futae_trace::{BlockStream, DenseTrace, TraceError};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The guests' traces, with their blocks numbered as a run needs them. Two runs that need the same numbers have the same traces.
 pub(super) struct Numbered<'a> {
-    traces: &'a Traces,
-    /// Traces numbered by place; otherwise blocks have numbers in the order of their first accesses.
+    /// Traces whose blocks have numbers in the order of their first accesses.
+    in_order: &'a [DenseTrace],
+    /// The guest of each access, in order; empty if guests take turns.
+    schedule: &'a [u16],
+    /// The same traces numbered by place, if the run needs that.
     by_place: Option<Arc<Vec<DenseTrace>>>,
 }
 
 /// Traces numbered by place that are in use, with the gaps that they have between far blocks.
-pub(super) type ByPlace = Mutex<Vec<(u32, Weak<Vec<DenseTrace>>)>>;
+#[derive(Default)]
+pub(super) struct ByPlace(Mutex<Vec<(u32, Weak<Vec<DenseTrace>>)>>);
 
-impl Traces {
-    /// The traces as a run with these levels has them: numbered by place if a level reads ahead, which takes 4 bytes an access.
-    pub(super) fn numbered(&self, levels: &[LevelSpec]) -> Result<Numbered<'_>, SimulationError> {
-        let ahead = |level: &&LevelSpec| level.policy.read_ahead_blocks();
-        let farthest = levels.iter().max_by_key(ahead);
-        let by_place = match farthest.filter(|level| level.policy.reads_ahead()) {
-            None => None,
-            Some(level) if self.neighbours == Neighbours::Unused => {
-                return Err(SimulationError::Neighbours(level.to_string()));
-            }
-            Some(level) => Some(self.by_place(ahead(&level))?),
-        };
-        Ok(Numbered {
-            traces: self,
-            by_place,
-        })
-    }
-
-    /// The traces with their blocks numbered in the order of their first accesses.
-    pub(super) fn in_order(&self) -> Numbered<'_> {
-        Numbered {
-            traces: self,
-            by_place: None,
-        }
-    }
-
-    fn by_place(&self, gap: u32) -> Result<Arc<Vec<DenseTrace>>, SimulationError> {
-        let mut known = self.by_place.lock().unwrap_or_else(PoisonError::into_inner);
+impl ByPlace {
+    /// The traces of these guests, which were read from these files, numbered by place with this gap.
+    pub(super) fn traces(
+        &self,
+        gap: u32,
+        guests: &[DenseTrace],
+        files: &[String],
+    ) -> Result<Arc<Vec<DenseTrace>>, TraceError> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, traces)| traces.strong_count() > 0);
         let same = known.iter().find(|(other, _)| *other == gap);
         if let Some(traces) = same.and_then(|(_, traces)| traces.upgrade()) {
             return Ok(traces);
         }
-        let guests = self.guests.iter().zip(&self.facts.files);
-        let guests = guests.map(|(guest, file)| {
+        let guests = guests.iter().zip(files).map(|(guest, file)| {
             let too_many = |kind| TraceError {
                 path: file.into(),
                 at: None,
@@ -66,11 +47,29 @@ impl Traces {
     }
 }
 
-impl Numbered<'_> {
+impl<'a> Numbered<'a> {
+    /// The traces with their blocks numbered in the order of their first accesses; `schedule` has the guest of each access, or nothing
+    /// if guests take turns.
+    pub(super) fn in_order(traces: &'a [DenseTrace], schedule: &'a [u16]) -> Self {
+        Self {
+            in_order: traces,
+            schedule,
+            by_place: None,
+        }
+    }
+
+    /// The same traces [numbered by place](ByPlace::traces).
+    pub(super) fn by_place(self, traces: Arc<Vec<DenseTrace>>) -> Self {
+        Self {
+            by_place: Some(traces),
+            ..self
+        }
+    }
+
     /// The guests' traces.
     pub fn guests(&self) -> &[DenseTrace] {
         let by_place = self.by_place.as_deref();
-        by_place.map_or(&self.traces.guests[..], Vec::as_slice)
+        by_place.map_or(self.in_order, Vec::as_slice)
     }
 
     /// How many numbers there are for the blocks of each guest.
@@ -90,10 +89,10 @@ impl Numbered<'_> {
         let streams = self.guests().iter().map(DenseTrace::stream);
         match self.guests() {
             [only] => act(&mut only.stream()),
-            _ if !self.traces.schedule.is_empty() => act(&mut Asked::new(
+            _ if !self.schedule.is_empty() => act(&mut Asked::new(
                 streams.collect(),
                 self.blocks(),
-                &self.traces.schedule,
+                self.schedule,
             )),
             _ => act(&mut Interleave::new(streams.collect(), self.blocks())),
         }

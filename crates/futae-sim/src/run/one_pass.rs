@@ -1,9 +1,10 @@
 //! Simulation of a trace that is read once and not kept.
 
+use super::drive::Known;
 use super::noting::Noting;
-use super::plan::Extras;
+use super::planned::Extras;
 use super::view::ViewChoice;
-use super::{Known, Plan, Report, SimulationError, TraceFacts, TraceSimulation, report};
+use super::{Plan, Report, SimulationError, TraceFacts, TraceSimulation};
 use crate::index::BackedIndex;
 use futae_trace::{DensePieces, Doubt, TraceOptions, TraceReader, View};
 use std::path::PathBuf;
@@ -88,7 +89,7 @@ pub fn simulate_one_pass(
     facts.read_seconds = pieced.reading.as_secs_f64();
     run.footprint_blocks = facts.distinct_blocks;
     run.seconds = (run.seconds - facts.read_seconds).max(0.0);
-    let mut report = report(vec![run], spec.seed, pieced.digest.hex());
+    let mut report = Report::of(vec![run], spec.seed, pieced.digest.hex());
     report.sources.clone_from(&facts.files);
     report.trace = Some(facts);
     Ok(report)

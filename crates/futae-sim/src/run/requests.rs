@@ -1,6 +1,7 @@
 //! The requests of a simulation, repeated for other measurements.
 
-use super::{Interleave, SimulationError, Traces, footprint};
+use super::plan::footprint;
+use super::{Interleave, SimulationError, Traces};
 use crate::hierarchy::derived_seed;
 use futae_trace::{BlockRequest, BlockStream, Generator, WorkloadError, WorkloadSpec};
 
@@ -49,6 +50,55 @@ impl Requests<'_> {
         match self {
             Self::Traces(traces) => Ok(traces.distinct()),
             Self::Workloads { .. } => self.blocks(),
+        }
+    }
+
+    /// Distinct blocks of all guests, or the number that the workloads can request.
+    pub fn footprint_blocks(&self) -> Result<u64, SimulationError> {
+        match self {
+            Self::Traces(traces) => Ok(traces.facts().distinct_blocks),
+            Self::Workloads {
+                workloads,
+                block_bytes,
+                ..
+            } => {
+                let blocks = workloads.iter().map(|one| one.blocks(*block_bytes));
+                Ok(blocks.sum::<Result<u64, _>>()?)
+            }
+        }
+    }
+
+    /// The lengths of requests, as [`Known`](super::drive::Known) has them.
+    pub(super) fn lengths(&self) -> &[u32] {
+        match self {
+            Self::Traces(traces) => traces.lengths(),
+            Self::Workloads { .. } => &[],
+        }
+    }
+
+    /// The number of guests.
+    pub(super) fn guests(&self) -> u32 {
+        match self {
+            Self::Traces(traces) => traces.facts().files.len() as u32,
+            Self::Workloads { workloads, .. } => workloads.len() as u32,
+        }
+    }
+
+    /// Passes all of them, in order.
+    pub(super) fn with_stream<T>(
+        &self,
+        block_bytes: u64,
+        act: impl FnOnce(&mut (dyn BlockStream + Send)) -> T,
+    ) -> Result<T, SimulationError> {
+        match self {
+            Self::Traces(traces) => Ok(traces.in_order().with_stream(act)),
+            Self::Workloads {
+                workloads, seed, ..
+            } => {
+                let workloads: Vec<_> = workloads.iter().collect();
+                let mut stream = interleaved(&workloads, self.blocks()?, block_bytes, *seed)?;
+                Ok(act(&mut stream))
+            }
         }
     }
 

@@ -1,11 +1,11 @@
 //! Results in the form in which they are written for other programs.
 
+use super::counts::Window;
 use super::facts::TraceFacts;
-use super::latency::AccessTimes;
-use super::{Bounds, GuestPace, Window};
+use super::latency::{AccessTimes, Latency};
 use crate::link::Link;
 use crate::machine::Served;
-use crate::queueing::Latencies;
+use crate::queueing::{Latencies, Times};
 use crate::write_back::WriteMode;
 use futae_policy::Counters;
 use serde::Serialize;
@@ -27,6 +27,20 @@ pub struct Report {
     pub trace: Option<TraceFacts>,
     /// The version of futae.
     pub version: &'static str,
+}
+
+impl Report {
+    /// A report without facts about traces.
+    pub(super) fn of(runs: Vec<Run>, seed: u64, trace_digest: String) -> Self {
+        Self {
+            runs,
+            sources: Vec::new(),
+            seed,
+            trace_digest,
+            trace: None,
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
 }
 
 /// The results of one hierarchy. All counts exclude the warm-up.
@@ -102,6 +116,15 @@ pub struct Run {
     pub seconds: f64,
 }
 
+/// Bounds on the requests per request served by the levels down to each one, top down.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bounds {
+    /// The result of levels that are each optimal for the requests that reach them (OPT-LB).
+    pub lower: Vec<Option<f64>>,
+    /// The limit for any caches of these sizes (OPT-UB).
+    pub upper: Vec<Option<f64>>,
+}
+
 /// The results of one window.
 #[derive(Clone, Debug, Serialize)]
 pub struct WindowResult {
@@ -125,6 +148,23 @@ pub struct WindowResult {
 }
 
 impl Run {
+    /// Adds the latencies of the requests under `latency`.
+    pub fn set_latency(&mut self, latency: &Latency) {
+        self.access_times = Some(latency.access_times(&self.served, &self.writes_taken));
+    }
+
+    /// Adds the latencies of requests that waited for each other.
+    pub fn set_latencies(&mut self, latencies: Latencies) {
+        let all = &latencies.all;
+        self.access_times = Some(AccessTimes {
+            mean_access_seconds: all.mean_seconds,
+            p50_access_seconds: all.p50_seconds,
+            p90_access_seconds: all.p90_seconds,
+            p99_access_seconds: all.p99_seconds,
+        });
+        self.latencies = Some(latencies);
+    }
+
     /// Sets the windows of the run, and the starts of windows by time.
     pub fn set_windows(&mut self, windows: &[Window], begins: Option<Vec<f64>>) {
         let mut begin = 0;
@@ -202,4 +242,22 @@ pub struct LevelResult {
     /// The choices of a policy that chooses among others, in order, with reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub policy_changes: Vec<String>,
+}
+
+/// What came of one guest's requests in a closed loop. Counts exclude the warm-up. A request is one
+/// of the trace, of one or several blocks; it is answered with its last block.
+#[derive(Clone, Debug, Serialize)]
+pub struct GuestPace {
+    /// The guest, from 0.
+    pub guest: u32,
+    /// Latencies of its requests.
+    pub times: Times,
+    /// When its last request was answered, in seconds from the first request of all guests, warm-up
+    /// included.
+    pub finish_seconds: f64,
+    /// Its requests per second from its first to its last answer; `None` if that takes no time.
+    pub requests_per_second: Option<f64>,
+    /// Requests that the recording sent before the previous one was answered, as far as it has
+    /// latencies. They follow that answer at once here.
+    pub overlapped_requests: u64,
 }

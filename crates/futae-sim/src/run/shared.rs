@@ -5,9 +5,10 @@
 //! caches are simulated one by one, each as a single level. The results equal those of
 //! [`simulate`](super::simulate).
 
-use super::drive::check;
+use super::drive::{Drive, Known, check};
 use super::found::Found;
-use super::{Drive, Known, Plan, Report, SimulationError, SimulationSpec, footprint, report};
+use super::plan::{Plan, footprint};
+use super::{Report, SimulationError, SimulationSpec};
 use crate::index::BackedIndex;
 use crate::link::Link;
 use crate::machine::{self, Served};
@@ -176,7 +177,7 @@ impl Upper {
         found.remarks.insert(0, Vec::new());
         (found.warmup_requests, found.requests) = (self.warmup_requests, self.requests);
         let run = plan.results(&shape, found, false, self.time + begin.elapsed());
-        Ok(report(vec![run], plan.seed, self.digest.clone()))
+        Ok(Report::of(vec![run], plan.seed, self.digest.clone()))
     }
 }
 

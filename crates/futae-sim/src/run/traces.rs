@@ -1,18 +1,18 @@
 //! Simulations of traces, which are read once for any number of hierarchies.
 
 use super::closed::{Closed, ClosedLoop, Outcome, Think};
+use super::drive::Known;
 use super::facts::TraceFacts;
 use super::noting::{Lengths, Noting, in_order};
-use super::numbered::ByPlace;
+use super::numbered::{ByPlace, Numbered};
 use super::order::{Clock, Order, Ordered, Times, schedule};
 use super::parallel::{in_parallel, leaves_threads};
-use super::plan::{Extras, next_uses};
+use super::planned::Extras;
 use super::reading::{Neighbours, Reading};
 use super::view::ViewChoice;
-use super::{Known, Plan, Report, Run, SimulationError, report};
-use crate::link::Link;
+use super::{Plan, Report, Run, SimulationError, TraceSimulation};
+use crate::batch::next_uses;
 use crate::spec::LevelSpec;
-use crate::write_back::WriteMode;
 use futae_trace::{
     BlockRequest, DenseTrace, Digest, RequestReader, TraceError, TraceOptions, TraceReader, View,
 };
@@ -22,11 +22,11 @@ use std::time::Instant;
 
 /// Traces in memory, one per guest.
 pub struct Traces {
-    pub(super) guests: Vec<DenseTrace>,
+    guests: Vec<DenseTrace>,
     /// The same numbered by place, for runs that use neighbours.
-    pub(super) by_place: ByPlace,
+    by_place: ByPlace,
     /// The guest of each access, in order; empty if guests take turns.
-    pub(super) schedule: Vec<u16>,
+    schedule: Vec<u16>,
     /// The time of each request, if kept.
     clock: Option<Clock>,
     /// The length of each access of all guests; a single one if all are equal; none if they are not known.
@@ -40,26 +40,8 @@ pub struct Traces {
     next_uses: OnceLock<Vec<u32>>,
     digest: OnceLock<String>,
     /// Which runs may use neighbours.
-    pub(super) neighbours: Neighbours,
-    pub(super) facts: TraceFacts,
-}
-
-/// One hierarchy for traces.
-#[derive(Clone, Debug)]
-pub struct TraceSimulation {
-    /// The levels, top down, at least one. For a guest's own level, a share is a fraction of the
-    /// blocks of the guest with the most.
-    pub levels: Vec<LevelSpec>,
-    /// The links between the levels, top down.
-    pub links: Vec<Link>,
-    /// When written data goes to the store.
-    pub write_mode: WriteMode,
-    /// Seed for randomised policies.
-    pub seed: u64,
-    /// Accesses before counting begins.
-    pub warmup_requests: u64,
-    /// Accesses that are counted; `None`: all remaining ones.
-    pub requests: Option<u64>,
+    neighbours: Neighbours,
+    facts: TraceFacts,
 }
 
 impl Traces {
@@ -314,6 +296,28 @@ impl Traces {
         &self.lives
     }
 
+    /// The traces as a run with these levels has them: numbered by place if a level reads ahead, which takes 4 bytes an access.
+    pub(super) fn numbered(&self, levels: &[LevelSpec]) -> Result<Numbered<'_>, SimulationError> {
+        let ahead = |level: &&LevelSpec| level.policy.read_ahead_blocks();
+        let farthest = levels.iter().max_by_key(ahead);
+        match farthest.filter(|level| level.policy.reads_ahead()) {
+            None => Ok(self.in_order()),
+            Some(level) if self.neighbours == Neighbours::Unused => {
+                Err(SimulationError::Neighbours(level.to_string()))
+            }
+            Some(level) => {
+                let traces =
+                    (self.by_place).traces(ahead(&level), &self.guests, &self.facts.files)?;
+                Ok(self.in_order().by_place(traces))
+            }
+        }
+    }
+
+    /// The traces with their blocks numbered in the order of their first accesses.
+    pub(super) fn in_order(&self) -> Numbered<'_> {
+        Numbered::in_order(&self.guests, &self.schedule)
+    }
+
     /// The number of blocks of the guest with the most.
     pub(super) fn distinct(&self) -> u64 {
         let blocks = self.guests.iter().map(|guest| u64::from(guest.distinct()));
@@ -373,7 +377,7 @@ impl Traces {
             self.simulate_one(&hierarchies[at], block_bytes, is_spread, progress)
         });
         let runs = runs.into_iter().collect::<Result<_, _>>()?;
-        let mut report = report(runs, seed, self.digest().to_owned());
+        let mut report = Report::of(runs, seed, self.digest().to_owned());
         report.sources.clone_from(&self.facts.files);
         report.trace = Some(self.facts.clone());
         Ok(report)

@@ -1,129 +1,16 @@
 //! A run with counts per window: consecutive windows of equally many requests.
 
-use super::drive::Drive;
+use super::counts::{Counted, Window};
+use super::drive::{Drive, Known};
 use super::found::{set_bytes, sum};
-use super::plan::{Plan, next_uses};
-use super::requests::interleaved;
-use super::{Known, Requests, SimulationError, TraceSimulation};
-use crate::machine::{self, Machine, Served};
-use futae_policy::Counters;
+use super::plan::Plan;
+use super::{Requests, SimulationError, TraceSimulation};
+use crate::batch::next_uses;
+use crate::machine::{self, Served};
 use futae_trace::{BlockRequest, BlockStream};
 use std::borrow::Cow;
 
-/// The counts of one window.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Window {
-    /// Where the requests were served: at each level, top down, and last by the store.
-    pub served: Vec<Served>,
-    /// Reads from the store, including those for notices and preloads.
-    pub store_reads: u64,
-    /// Writes to the store.
-    pub store_writes: u64,
-    /// The writes by the level that accepted them, top down, the store last.
-    pub writes_taken: Vec<u64>,
-    /// The counters of each level, top down, summed over guests.
-    pub counters: Vec<Counters>,
-}
-
-impl Window {
-    /// Requests.
-    #[must_use]
-    pub fn requests(&self) -> u64 {
-        self.served.iter().map(|at| at.reads + at.writes).sum()
-    }
-}
-
-/// The counts of a machine so far.
-struct Counted {
-    store_reads: u64,
-    store_writes: u64,
-    taken: Option<Vec<u64>>,
-    counters: Vec<Counters>,
-}
-
-impl Counted {
-    fn by(machine: &dyn Machine) -> Self {
-        let store = machine.store();
-        Self {
-            store_reads: store.reads + store.notice_reads + store.preload_reads,
-            store_writes: store.writes,
-            taken: machine.written().map(|written| written.taken),
-            counters: machine.counters(),
-        }
-    }
-
-    fn window_since(&self, then: &Self, served: Vec<Served>) -> Window {
-        let through = || {
-            // Under write-through the store accepts every write.
-            let mut taken = vec![0; served.len()];
-            if let Some(last) = taken.last_mut() {
-                *last = served.iter().map(|at| at.writes).sum();
-            }
-            taken
-        };
-        let writes_taken = match (&self.taken, &then.taken) {
-            (Some(now), Some(then)) => now.iter().zip(then).map(|(now, then)| now - then).collect(),
-            _ => through(),
-        };
-        let counters = self.counters.iter().zip(&then.counters);
-        Window {
-            counters: counters.map(|(now, then)| now.since(then)).collect(),
-            store_reads: self.store_reads - then.store_reads,
-            store_writes: self.store_writes - then.store_writes,
-            writes_taken,
-            served,
-        }
-    }
-}
-
 impl Requests<'_> {
-    /// Distinct blocks of all guests, or the number that the workloads can request.
-    pub fn footprint_blocks(&self) -> Result<u64, SimulationError> {
-        match self {
-            Self::Traces(traces) => Ok(traces.facts().distinct_blocks),
-            Self::Workloads {
-                workloads,
-                block_bytes,
-                ..
-            } => {
-                let blocks = workloads.iter().map(|one| one.blocks(*block_bytes));
-                Ok(blocks.sum::<Result<u64, _>>()?)
-            }
-        }
-    }
-
-    /// The lengths of requests, as [`Known`] has them.
-    fn lengths(&self) -> &[u32] {
-        match self {
-            Self::Traces(traces) => traces.lengths(),
-            Self::Workloads { .. } => &[],
-        }
-    }
-
-    pub(super) fn guests(&self) -> u32 {
-        match self {
-            Self::Traces(traces) => traces.facts().files.len() as u32,
-            Self::Workloads { workloads, .. } => workloads.len() as u32,
-        }
-    }
-
-    fn with_stream<T>(
-        &self,
-        block_bytes: u64,
-        act: impl FnOnce(&mut (dyn BlockStream + Send)) -> T,
-    ) -> Result<T, SimulationError> {
-        match self {
-            Self::Traces(traces) => Ok(traces.in_order().with_stream(act)),
-            Self::Workloads {
-                workloads, seed, ..
-            } => {
-                let workloads: Vec<_> = workloads.iter().collect();
-                let mut stream = interleaved(&workloads, self.blocks()?, block_bytes, *seed)?;
-                Ok(act(&mut stream))
-            }
-        }
-    }
-
     /// Runs one hierarchy with counts per window: after the warm-up of `spec`, `windows` windows of
     /// equally many requests; see [`Requests::amount`].
     ///

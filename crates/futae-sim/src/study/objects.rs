@@ -1,6 +1,7 @@
 //! Studies of objects that differ in size.
 
-use super::{Listener, Stage, StudyError, Warmup};
+use super::settings::{Listener, Stage};
+use super::{StudyError, Warmup};
 use crate::objects::{Lives, ObjectReport, ObjectSimulation, simulate};
 use crate::run::{Reading, Traces, ViewChoice};
 use crate::spec::LevelSpec;

@@ -1,6 +1,7 @@
 //! How long requests take: from the counts, or where they wait for each other from runs once more.
 
-use super::{Listener, Stage, Study, StudyError};
+use super::StudyError;
+use super::settings::{Listener, Stage, Study};
 use crate::Report;
 use crate::queueing::LatencyModel;
 use crate::run::{Arrivals, Requests, Run, TraceSimulation, in_parallel};
@@ -9,12 +10,6 @@ use crate::run::{Arrivals, Requests, Run, TraceSimulation, in_parallel};
 const TOGETHER_MAX: f64 = 8.0;
 
 impl Study {
-    /// Whether requests wait for each other. A closed loop tells the latencies itself.
-    pub(super) fn is_queued(&self) -> bool {
-        let is_fixed = |model: LatencyModel| self.clients.is_none() && model.fixed().is_some();
-        self.think.is_none() && self.latency.is_some_and(|model| !is_fixed(model))
-    }
-
     /// Adds latencies to each run, whose simulations are those of the hierarchies in the same order.
     pub(super) fn add_latencies(
         &self,

@@ -1,8 +1,8 @@
 //! How long caches are warmed up: in requests, in shares of a trace, or in its time.
 
 use super::StudyError;
+use crate::duration::with_unit;
 use crate::run::Traces;
-use futae_units::parse_duration;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -41,12 +41,6 @@ impl FromStr for Warmup {
         }
         with_unit(text).map(Self::Time).ok_or_else(wrong)
     }
-}
-
-/// A time with its unit: a bare number could be meant as requests or as a share.
-pub(crate) fn with_unit(text: &str) -> Option<Duration> {
-    let has_unit = text.ends_with(char::is_alphabetic);
-    parse_duration(text).ok().filter(|_| has_unit)
 }
 
 impl Warmup {

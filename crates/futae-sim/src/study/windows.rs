@@ -1,7 +1,7 @@
 //! The hit ratio over time: runs once more, counted by window.
 
 use super::StudyError;
-use super::warmup::with_unit;
+use crate::duration::with_unit;
 use crate::run::{Requests, TraceSimulation, Traces};
 use crate::{Report, SimulationSpec};
 use std::str::FromStr;

@@ -1,7 +1,8 @@
 //! What the cache holds: what the policy in force decided, or what comes closest to it.
 
 use super::agreed::Agreed;
-use super::imitation::{Imitation, Shadow};
+use super::imitation::Imitation;
+use super::shadow::Shadow;
 use crate::{Access, Admission, BlockId, Class, Departure, Slot, StoreCosts};
 
 /// How the policy in force orders the cache.

@@ -2,15 +2,9 @@
 //! own.
 
 use super::agreed::{Agreed, Numbers};
-use super::whereabouts::{Whereabouts, number};
+use super::shadow::{Shadow, number};
 use crate::structures::{Queues, Table};
-use crate::{
-    Access, Admission, BlockId, Class, Departure, Level, Outcome, RegisteredPolicy, Slot,
-    StoreCosts,
-};
-
-/// A level with a built policy: of all slots, or of those of a sample.
-pub type Shadow = Level<Box<dyn RegisteredPolicy>, Whereabouts>;
+use crate::{Access, Admission, BlockId, Class, Departure, Outcome, Slot, StoreCosts};
 
 /// No slot; other values are a slot's number plus one.
 const NONE: u32 = 0;

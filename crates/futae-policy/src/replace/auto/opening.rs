@@ -1,6 +1,6 @@
 //! Which candidate may evict first: rehearsed on a smaller cache while the cache fills.
 
-use super::imitation::Shadow;
+use super::shadow::Shadow;
 use crate::{Access, Outcome};
 
 /// Deviations of chance by which a candidate must be ahead of the one in force.

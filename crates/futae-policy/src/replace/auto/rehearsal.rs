@@ -1,7 +1,6 @@
 //! A candidate tried on all requests and all slots, before the cache follows it.
 
-use super::imitation::Shadow;
-use super::whereabouts::number;
+use super::shadow::{Shadow, number};
 use crate::{Access, BlockId, Outcome};
 
 /// A candidate's level, and its hits compared with those of the cache.

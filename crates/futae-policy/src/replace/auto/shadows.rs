@@ -1,11 +1,11 @@
 //! The candidates as shadow caches, and the choice of the one with the most hits.
 
 use super::candidates::{self, candidates};
-use super::imitation::Shadow;
 use super::opening::Opening;
+use super::scatter::scatter;
+use super::shadow::{Shadow, level, number};
 use super::upper::Upper;
-use super::whereabouts::{Whereabouts, number};
-use crate::{Access, AccessKind, BlockId, Level, Outcome, PolicySpec, Prng, Shape, SpecError};
+use crate::{Access, AccessKind, BlockId, Outcome, PolicySpec, Prng, Shape, SpecError};
 
 /// Slots of the cache per slot of a shadow.
 const SHARE: u32 = 256;
@@ -83,12 +83,6 @@ pub struct Shadows {
     upper: Upper,
     /// Until the first eviction.
     opening: Option<Opening>,
-}
-
-/// An empty level of this shape under a policy.
-pub fn level(spec: &PolicySpec, shape: &Shape) -> Result<Shadow, SpecError> {
-    let policy = crate::build(spec, shape)?;
-    Ok(Level::new(policy, Whereabouts::default(), shape.slots))
 }
 
 /// The smaller caches of the candidates that may be in force first.
@@ -415,13 +409,4 @@ impl Shadows {
         let lent = self.candidates.iter().filter(|it| it.shadow.is_none());
         assert_eq!(lent.count(), usize::from(self.are_whole()));
     }
-}
-
-/// A hash of the block, so that the sample does not depend on how blocks are numbered.
-#[inline]
-pub(super) fn scatter(block: BlockId, salt: u64) -> u64 {
-    let name = (u64::from(block.volume().0) << 48 | block.index()) ^ salt;
-    let name = (name ^ (name >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-    let name = (name ^ (name >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-    name ^ (name >> 32)
 }

@@ -3,7 +3,7 @@
 use super::agreed::Agreed;
 use super::content::Content;
 use super::reference::Plain;
-use super::shadows;
+use super::{shadow, shadows};
 use crate::contract::level_of;
 use crate::{
     Access, AccessKind, Admission, BlockId, Departure, HashIndex, Kind, Level, Outcome, Policy,
@@ -310,7 +310,7 @@ impl Policy for Following {
 fn following(name: &str, slots: u32, settles: bool, reads: &[u64]) -> (Vec<Outcome>, bool) {
     let shape = Shape { slots, seed: 1 };
     let spec = name.parse().expect("a policy");
-    let level = |shape: &Shape| shadows::level(&spec, shape).expect("a level");
+    let level = |shape: &Shape| shadow::level(&spec, shape).expect("a level");
     // The leader's slots are not in the order of those of the cache.
     let mut leader = level(&shape);
     for index in (0..u64::from(slots)).rev() {

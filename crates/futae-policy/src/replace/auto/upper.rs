@@ -1,6 +1,6 @@
 //! Whether the upper cache reports its evictions, and which blocks it has evicted.
 
-use super::shadows::scatter;
+use super::scatter::scatter;
 use crate::{Access, AccessKind, BlockId};
 
 /// The upper cache is known to report them only if there is an eviction for each so many requests at

@@ -1,6 +1,5 @@
 //! An index from block to slot for a level with a candidate's policy.
 
-use super::imitation::Shadow;
 use crate::{BlockId, DenseIndex, HashIndex, Index, Slot};
 
 /// An array where blocks are numbered densely, in the simulator; else a hash table.
@@ -20,15 +19,9 @@ impl Default for Whereabouts {
 
 impl Whereabouts {
     /// An empty one for blocks that are numbered densely.
-    fn numbered() -> Self {
+    pub fn numbered() -> Self {
         Self::Numbered(DenseIndex::new(0))
     }
-}
-
-/// Announces to an empty level that blocks are numbered densely from `first` on.
-pub fn number(level: &mut Shadow, first: u64) {
-    level.number_blocks(first);
-    *level.index_mut() = Whereabouts::numbered();
 }
 
 impl Index for Whereabouts {

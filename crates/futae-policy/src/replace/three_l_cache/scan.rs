@@ -1,11 +1,12 @@
 //! The candidates for eviction: newcomers, and blocks that a scan through the order selects.
 
 use super::super::lrb::Uses;
-use super::ORDER;
 use crate::Slot;
 use crate::structures::{Queues, Table};
 use std::collections::VecDeque;
 
+/// The list of the order, among the queues.
+pub const ORDER: usize = 0;
 /// The largest number of candidates per draw, beside newcomers.
 const RATE_MAX: u32 = 1024;
 /// Counts of victims by the magnitude of their uses.
