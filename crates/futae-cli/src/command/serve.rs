@@ -1,5 +1,6 @@
 //! `futae serve`: the lower cache, for every client that speaks NBD, and for virtual machines by vhost-user.
 
+mod addresses;
 mod args;
 mod check;
 mod clashes;
@@ -7,6 +8,7 @@ mod clients;
 mod config;
 mod descriptors;
 mod evictions;
+mod exports;
 mod feeds;
 mod filter;
 mod memory;
@@ -15,6 +17,7 @@ mod plan;
 mod privileges;
 mod reload;
 mod remarks;
+mod server_options;
 mod service;
 mod state;
 mod tls;

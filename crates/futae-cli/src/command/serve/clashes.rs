@@ -1,8 +1,8 @@
 //! Addresses that two parts of one server would listen on: only one of them could.
 
 use super::args::Args;
-use super::plan::Plan;
-use futae_host::Listen;
+use crate::command::observe_args::Observe;
+use futae_host::{Listen, ServerOptions};
 use futae_terminal::failure::Failure;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,17 @@ struct Claim<'a> {
     address: Listen,
 }
 
-/// Refuses a plan in which an address is taken twice.
+/// Refuses options by which an address is taken twice.
 ///
 /// # Errors
 ///
 /// The later of the two options, and what has its address.
-pub(super) fn refuse(args: &Args, plan: &Plan) -> Result<(), Failure> {
-    let claims = claims(args, plan);
+pub(super) fn refuse(
+    args: &Args,
+    server: &ServerOptions,
+    observe: &Observe,
+) -> Result<(), Failure> {
+    let claims = claims(args, server, observe);
     for (at, claim) in claims.iter().enumerate() {
         let mut others = claims[..at].iter();
         let Some(other) = others.find(|it| is_same(&it.address, &claim.address)) else {
@@ -41,8 +45,7 @@ pub(super) fn refuse(args: &Args, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-fn claims<'a>(args: &'a Args, plan: &'a Plan) -> Vec<Claim<'a>> {
-    let server = &plan.server;
+fn claims<'a>(args: &'a Args, server: &'a ServerOptions, observe: &'a Observe) -> Vec<Claim<'a>> {
     let listen = args.listen.iter().zip(&server.gates);
     let listen = listen.map(|(text, gate)| Claim {
         option: "--listen",
@@ -61,7 +64,7 @@ fn claims<'a>(args: &'a Args, plan: &'a Plan) -> Vec<Claim<'a>> {
         exports: &feed.exports,
         ..plain("--feed", &Listen::Unix(feed.path.clone()))
     });
-    let watched = plan.observe.addresses();
+    let watched = observe.addresses();
     let watched = watched.map(|(option, address)| plain(option, address));
     listen.chain(control).chain(feeds).chain(watched).collect()
 }

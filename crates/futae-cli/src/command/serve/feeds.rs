@@ -144,7 +144,7 @@ pub(super) fn relays(texts: &[String], feeds: &[FeedOptions]) -> Result<Vec<Rela
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::export;
+    use super::super::exports::export;
     use super::*;
     use std::path::PathBuf;
 
