@@ -4,7 +4,7 @@ use crate::export::Entry;
 use crate::fair::USUAL_WEIGHT;
 use crate::quota::Quota;
 use crate::rate::RateLimits;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::stop::Flushes;
 use crate::{Export, HostError, PendingExport};
 use std::sync::{MutexGuard, PoisonError};

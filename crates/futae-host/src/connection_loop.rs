@@ -18,7 +18,7 @@ use crate::outbox::{Frame, Outbox};
 use crate::quota::Quota;
 use crate::rate::{Rate, Turn};
 use crate::requests::{Gathered, asked, carried, memory_of, needs_cache};
-use crate::status::TrafficCounters;
+use crate::traffic::TrafficCounters;
 use crate::wire::Wire;
 use futae_engine::{
     Asked, ClientId, Demotion, Ended, Engine, Extent, IoBuf, IoError, LatencyNotes, Operation,

@@ -12,7 +12,7 @@
 //! | `{"command":"export-remove","export":NAME}`, with `"force":true` to end its connections | `{"name":...,"disconnected":N}` |
 
 use crate::rate::RateLimits;
-use crate::server::Shared;
+use crate::shared::Shared;
 use futae_control::{
     NoArguments, Orders, PolicyOrder, PolicyTerms, ResizeOrder, change_policy, resize,
 };

@@ -8,15 +8,17 @@
 
 use crate::channel::{Channel, ChannelReport};
 use crate::demoter::Demoter;
+use crate::feed_options::{FeedOptions, RelayOptions};
 use crate::in_place::{InPlace, InPlaceReport, Rings};
+use crate::options::ServerOptions;
 use crate::registry::Registry;
-use crate::{Export, HostError, ServerOptions};
+use crate::{Export, HostError};
 use futae_agent_protocol::receiver::{
     AgentStatus, Allowance, Dispatch, Endpoint, NoticeSink, Receiver, Relay, RelayStatus, Stop,
     serial_of,
 };
 use futae_agent_protocol::{Device, Hello, SECTOR_BYTES, Source};
-use futae_control::{Access, UnixSocket};
+use futae_control::UnixSocket;
 use futae_units::Size;
 use rustix::fd::BorrowedFd;
 use serde::{Deserialize, Serialize};
@@ -37,34 +39,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The largest number of such waits. Then the rest of the notices is dropped, since a store that
 /// does not answer must neither end the feed nor accumulate reads.
 const PAUSES_MAX: u32 = 1000;
-
-/// The socket on which the agent of one guest reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FeedOptions {
-    /// The exports that are the guest's disks, at least one. An export is in one feed only.
-    pub exports: Vec<String>,
-    /// The path of the socket.
-    pub path: PathBuf,
-    /// Who may connect.
-    pub access: Access,
-}
-
-impl FeedOptions {
-    /// Whether this export is one of the guest's disks.
-    #[must_use]
-    pub fn has(&self, export: &str) -> bool {
-        self.exports.iter().any(|name| name == export)
-    }
-}
-
-/// Where samples from a feed are relayed: to `futae balance`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RelayOptions {
-    /// An export of the feed.
-    pub export: String,
-    /// A unix socket on which the allocator listens.
-    pub path: PathBuf,
-}
 
 /// Counters of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

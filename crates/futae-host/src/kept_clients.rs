@@ -4,7 +4,9 @@
 //! requests that have begun are answered before. Connections over TLS end, since their keys cannot be handed on, and so
 //! do those of a cache that demotes and of a virtual machine's disk: these connect again by themselves.
 
+mod parting;
 mod record;
+mod unread;
 
 use crate::accept::{STACK_BYTES, connection_options};
 use crate::budget::Budget;
@@ -14,78 +16,14 @@ use crate::peer::Peer;
 use crate::registry::Place;
 use crate::server::{Server, StopReport};
 use crate::tenant::Tenant;
-use futae_nbd::RequestRules;
+pub(crate) use parting::Parting;
 use record::Record;
 pub use record::{KeptClient, RecordError};
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{Shutdown, shutdown};
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::Builder;
 use tracing::{info, warn};
-
-/// Tells connections to stop between two requests, and takes those that have.
-pub(crate) struct Parting {
-    has_begun: AtomicBool,
-    /// Becomes and stays readable when it begins.
-    bell: OwnedFd,
-    clients: Mutex<Vec<KeptClient>>,
-}
-
-impl Parting {
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            has_begun: AtomicBool::new(false),
-            bell: eventfd(0, EventfdFlags::CLOEXEC)?,
-            clients: Mutex::default(),
-        })
-    }
-
-    pub(crate) fn begin(&self) {
-        self.has_begun.store(true, Ordering::Release);
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-    }
-
-    pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
-    }
-
-    /// Keeps a client that has stopped between two requests; `unread` are its bytes of requests to come.
-    pub(crate) fn keep(
-        &self,
-        place: &Place,
-        export: (&str, [u8; 16]),
-        rules: &RequestRules,
-        unread: Unread,
-    ) -> io::Result<()> {
-        let client = KeptClient {
-            socket: place.link.socket.try_clone()?,
-            record: Record::new(&place.link.gate, export, rules, unread),
-        };
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.push(client);
-        Ok(())
-    }
-
-    pub(crate) fn take(&self) -> Vec<KeptClient> {
-        std::mem::take(&mut *self.clients.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// What has been received of requests that have not been carried out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unread {
-    /// Bytes of requests, from the beginning of one, behind those to be skipped.
-    pub(crate) bytes: Vec<u8>,
-    /// Bytes to come before them that belong to a request that was refused.
-    pub(crate) skip_bytes: usize,
-}
+pub(crate) use unread::Unread;
 
 impl Server {
     /// Stops the server as [`Self::stop`] does, and keeps the clients with

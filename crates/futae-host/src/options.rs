@@ -1,10 +1,9 @@
 //! Options of a server.
 
-use crate::feed::{FeedOptions, RelayOptions};
+use crate::feed_options::{FeedOptions, RelayOptions};
+use crate::gate::{Gate, SOCKET_NAME};
 use crate::pulse::Heartbeat;
 use crate::rate::Clock;
-use crate::server::SOCKET_NAME;
-use crate::tenant::Gate;
 use crate::tls::TlsOptions;
 use crate::{HostError, Listen, OpenExport, RateLimits};
 use futae_control::Access;

@@ -2,7 +2,7 @@
 
 use crate::peer::Peer;
 use crate::refusals::{Reason, Refusals};
-use crate::status::{Traffic, TrafficCounters, of_disk};
+use crate::traffic::{Traffic, TrafficCounters, of_disk};
 use futae_vhost::GuestMemory;
 use rustix::fd::OwnedFd;
 use rustix::net::{Shutdown, shutdown};

@@ -1,37 +1,10 @@
 //! The exports that one listening socket serves: all of them, or one without revealing the others.
 
-use crate::Listen;
 use crate::export::{Entry, ExportTable};
 use crate::tls::TlsAllow;
-use futae_control::Access;
 use futae_nbd::{DemotionOffer, ExportDirectory, ExportInfo, VolumeIdentity};
 use std::cell::OnceCell;
 use std::sync::Arc;
-
-/// A socket on which clients connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gate {
-    /// Its address.
-    pub address: Listen,
-    /// The only export that is served there; `None`: all exports.
-    pub export: Option<String>,
-    /// Access to a unix socket.
-    pub access: Access,
-    /// Clients need no TLS here, even if the server has TLS.
-    pub in_the_clear: bool,
-}
-
-impl From<Listen> for Gate {
-    /// All exports, for the user who runs the program.
-    fn from(address: Listen) -> Self {
-        Self {
-            address,
-            export: None,
-            access: Access::default(),
-            in_the_clear: false,
-        }
-    }
-}
 
 /// The exports that the clients of one socket may see.
 #[derive(Clone)]

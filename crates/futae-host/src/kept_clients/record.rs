@@ -1,6 +1,6 @@
 //! What the next server is told of a client, as bytes: it may be another version.
 
-use super::Unread;
+use super::unread::Unread;
 use futae_nbd::{RequestRules, TransmissionFlags};
 use rustix::fd::OwnedFd;
 use serde::{Deserialize, Serialize};

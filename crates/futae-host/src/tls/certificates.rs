@@ -1,8 +1,8 @@
 //! Certificates and keys from their files.
 
+use super::handshake::{Handshakes, TlsError, TlsStream};
 use super::private::{refuse_if_open_to_all, wrong};
 use super::stream::RustlsStream;
-use super::{Handshakes, TlsError, TlsStream};
 use crate::HostError;
 use rustix::fd::BorrowedFd;
 use rustls::RootCertStore;

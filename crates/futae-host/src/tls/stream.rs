@@ -1,6 +1,7 @@
 //! TLS with certificates on a socket.
 
-use super::{Progress, TlsError, TlsStream, names};
+use super::handshake::{Progress, TlsError, TlsStream};
+use super::names;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};

@@ -3,12 +3,14 @@
 //! An observer who records a connection and gets the key later cannot decrypt it: every handshake
 //! also has a Diffie-Hellman exchange.
 
+mod claim;
 mod keys;
 mod stream;
 
+use super::handshake::{Handshakes, TlsError, TlsStream};
 use super::private::{refuse_if_open_to_all, wrong};
-use super::{Handshakes, TlsError, TlsStream};
 use crate::HostError;
+use claim::{Claim, claims};
 use keys::Keys;
 use openssl::error::ErrorStack;
 use openssl::ex_data::Index;
@@ -19,7 +21,6 @@ use openssl::ssl::{
 };
 use rustix::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::OnceLock;
 use stream::OpensslStream;
 
 /// For TLS 1.3: those with the hash that OpenSSL and GnuTLS assume of an external key.
@@ -29,14 +30,6 @@ const SUITES_1_3: &str = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 const SUITES_1_2: &str = "ECDHE-PSK-CHACHA20-POLY1305";
 /// Bytes of the key of a client that has none.
 const DECOY_BYTES: usize = 32;
-
-/// The name by which a client says it is known.
-#[derive(Clone, Debug)]
-struct Claim {
-    name: String,
-    /// Whether there is a key of this name.
-    is_known: bool,
-}
 
 /// What clients must know.
 struct PreSharedKeys {
@@ -82,16 +75,6 @@ fn terms(keys: Keys) -> Result<PreSharedKeys, ErrorStack> {
         context: context.build(),
         claims,
     })
-}
-
-/// Where a connection has its claim; one place for all of a process.
-fn claims() -> Result<Index<Ssl, Claim>, ErrorStack> {
-    static PLACE: OnceLock<Index<Ssl, Claim>> = OnceLock::new();
-    if let Some(place) = PLACE.get() {
-        return Ok(*place);
-    }
-    let place = Ssl::new_ex_index()?;
-    Ok(*PLACE.get_or_init(|| place))
 }
 
 /// Puts a client's key into `key`, and returns its length. A client whose name is unknown gets a key

@@ -1,6 +1,6 @@
 //! TLS with pre-shared keys on a socket.
 
-use super::Claim;
+use super::claim::Claim;
 use crate::tls::{Progress, TlsError, TlsStream};
 use openssl::error::ErrorStack;
 use openssl::ex_data::Index;
