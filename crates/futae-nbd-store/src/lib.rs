@@ -16,14 +16,17 @@
 //! the server may have lost them. So every FLUSH from before fails, or else the next one, once.
 
 mod coverage;
+mod error;
 mod extents;
 mod fence;
 mod gather;
 mod manager;
+mod open;
 mod outbox;
 mod pace;
 mod receiver;
 mod session;
+mod shared;
 mod socket;
 mod sync;
 mod task;
@@ -34,107 +37,32 @@ mod tests;
 mod tls;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::mpsc;
+use std::sync::{Arc, RwLock};
 use std::thread;
 use std::time::Duration;
 
 use futae_engine::{Extent, IoBuf, IoError, IoErrorKind, Store, StoreDone, StoreOperation};
 
+pub use error::ConnectError;
 use extents::Extents;
-use fence::Fence;
-use futae_nbd::client::{ClientExport, ClientWish};
+use futae_nbd::client::ClientWish;
 use futae_nbd::export::TransmissionFlags;
 use futae_nbd::request::{Command, CommandFlags};
 use futae_nbd::uri::NbdUri;
-use manager::Errand;
-use session::{Body, Finish, Order, Session};
-use socket::Socket;
+use open::{check_sizes, open};
+use session::{Body, Errand, Finish, Order};
+use shared::{LOST_WRITES, Shared};
 use task::{COMMAND_BITS, Task};
 
 /// How long a caller waits for the extents of a range.
 const EXTENTS_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The error of the first FLUSH after writes were lost.
-const LOST_WRITES: &str = "the connection was lost after writes were answered and before they \
-                           were flushed, so the server may not have them";
-
-/// Why a server could not be reached or does not serve the export.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{uri}: {problem}")]
-pub struct ConnectError {
-    /// The address.
-    pub uri: String,
-    /// What is wrong.
-    pub problem: String,
-}
 
 /// A volume behind an NBD connection.
 pub struct NbdStore {
     shared: Arc<Shared>,
     /// Whether writes are refused, even if the server accepts them.
     refuses_writes: bool,
-}
-
-struct Shared {
-    uri: NbdUri,
-    /// The address as text.
-    name: Arc<str>,
-    wish: ClientWish,
-    /// How long callers wait for an answer; zero: until a connection is lost.
-    timeout: Duration,
-    size_bytes: u64,
-    /// The identity of the volume, if the server could tell.
-    identity: Option<[u8; 16]>,
-    read_only: bool,
-    errands: Sender<Errand>,
-    current: RwLock<Arc<Session>>,
-    fence: Arc<Fence>,
-    /// Writes were answered, and the server was started anew before a FLUSH; no FLUSH has told so yet.
-    lost_writes: AtomicBool,
-    /// The number of the first connection after the last such loss; 0: none was lost.
-    lost_writes_before: AtomicU64,
-    /// The highest sequence number so far.
-    latest: AtomicU64,
-    status_requests: AtomicU64,
-    /// Hints dropped on earlier connections.
-    hints_dropped: AtomicU64,
-}
-
-impl Shared {
-    fn connect_error(&self, problem: String) -> ConnectError {
-        ConnectError {
-            uri: self.name.to_string(),
-            problem,
-        }
-    }
-
-    fn session(&self) -> Arc<Session> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn replace(&self, session: Arc<Session>) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        self.hints_dropped
-            .fetch_add(current.outbox.hints_dropped(), Ordering::Relaxed);
-        *current = session;
-    }
-
-    /// What was answered over connections before `generation` may be lost.
-    fn note_lost_writes(&self, generation: u64) {
-        self.lost_writes_before
-            .fetch_max(generation, Ordering::AcqRel);
-        self.lost_writes.store(true, Ordering::Release);
-    }
-
-    fn lost_writes_before(&self) -> u64 {
-        self.lost_writes_before.load(Ordering::Acquire)
-    }
-
-    /// Returns whether writes were lost; true only on the first call.
-    fn take_lost_writes(&self) -> bool {
-        self.lost_writes.swap(false, Ordering::AcqRel)
-    }
 }
 
 impl NbdStore {
@@ -181,7 +109,7 @@ impl NbdStore {
             demotion_block_bytes,
             identity: true,
         };
-        let (socket, export) = Socket::open(uri, &wish, timeout)?;
+        let (socket, export) = open(uri, &wish, timeout)?;
         let name: Arc<str> = uri.to_string().into();
         check_sizes(&export).map_err(|problem| ConnectError {
             uri: name.to_string(),
@@ -281,18 +209,6 @@ impl NbdStore {
     fn note(&self, sequence: u64) {
         self.shared.latest.fetch_max(sequence, Ordering::Relaxed);
     }
-}
-
-/// Whether every byte of the export can be reached by commands of whole blocks.
-fn check_sizes(export: &ClientExport) -> Result<(), String> {
-    let (size, smallest) = (export.size_bytes, export.minimum_block_bytes);
-    if smallest > 1 && !size.is_multiple_of(smallest.into()) {
-        return Err(format!(
-            "the export has {size} bytes, which is no multiple of the {smallest} bytes that its \
-             server takes at least; resize the export, or serve it with smaller blocks"
-        ));
-    }
-    Ok(())
 }
 
 impl Store for NbdStore {

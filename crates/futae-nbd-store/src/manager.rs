@@ -7,32 +7,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-use futae_engine::{IoBuf, IoError, StoreDone};
-
+use super::error::ConnectError;
+use super::open::{check_sizes, open};
 use super::pace::Pace;
-use super::session::{Finish, Order, Session};
+use super::receiver;
+use super::session::{Errand, Finish, Order, Session};
+use super::shared::{LOST_WRITES, Shared};
 use super::socket::Socket;
-use super::{ConnectError, LOST_WRITES, Shared, receiver};
 use futae_nbd::client::ClientExport;
 use futae_nbd::export::TransmissionFlags;
 use futae_nbd::request::Command;
 
 /// Interval of the check for requests that have waited too long.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Work for the thread.
-pub(super) enum Errand {
-    Refuse(Finish, IoError),
-    Succeed(StoreDone, IoBuf),
-    /// Commands, by cookie, to be sent over the next connection.
-    Again(Vec<(u64, Order)>),
-    /// A connection was lost.
-    Lost(Arc<Session>),
-    /// An attempt to connect ended.
-    Connected(Box<Result<(Socket, ClientExport), ConnectError>>),
-    /// The store was dropped.
-    End,
-}
 
 /// Runs errands until the store is dropped.
 pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
@@ -183,7 +170,7 @@ fn attempt(shared: &Arc<Shared>) {
     let (uri, wish, errands) = (shared.uri.clone(), shared.wish, shared.errands.clone());
     let timeout = shared.timeout;
     let work = move || {
-        let outcome = Socket::open(&uri, &wish, timeout);
+        let outcome = open(&uri, &wish, timeout);
         // If the send fails, the store was dropped, and the connection is dropped with it.
         let _ = errands.send(Errand::Connected(Box::new(outcome)));
     };
@@ -212,7 +199,7 @@ fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), C
                        the new one";
         return Err(shared.connect_error(problem.into()));
     }
-    super::check_sizes(&export).map_err(|problem| shared.connect_error(problem))?;
+    check_sizes(&export).map_err(|problem| shared.connect_error(problem))?;
     if export.flags.contains(TransmissionFlags::READ_ONLY) && !shared.read_only {
         return Err(shared.connect_error("the export is read-only now".into()));
     }

@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use futae_engine::{Extent, IoBuf, IoError, IoErrorKind, StoreDone};
 
-use super::ConnectError;
 use super::coverage::Coverage;
+use super::error::ConnectError;
 use super::extents::Extents;
-use super::manager::Errand;
 use super::outbox::{Frame, Outbox, Urgency};
 use super::socket::Socket;
 use futae_nbd::client::ClientExport;
@@ -26,6 +25,20 @@ use futae_nbd::request::{Command, CommandFlags, RequestHeader};
 /// With more commands than this in flight, the next one is left to the sender thread, so that many
 /// are sent in one system call.
 const INLINE_IN_FLIGHT_MAX: usize = 8;
+
+/// What is left to the store's own thread.
+pub(super) enum Errand {
+    Refuse(Finish, IoError),
+    Succeed(StoreDone, IoBuf),
+    /// Commands, by cookie, to be sent over the next connection.
+    Again(Vec<(u64, Order)>),
+    /// A connection was lost.
+    Lost(Arc<Session>),
+    /// An attempt to connect ended.
+    Connected(Box<Result<(Socket, ClientExport), ConnectError>>),
+    /// The store was dropped.
+    End,
+}
 
 /// The receiver of a command's result.
 pub(super) enum Finish {

@@ -1,4 +1,4 @@
-//! One connected socket, unix or TCP, and the handshake on it.
+//! One connected socket, unix or TCP.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -14,13 +14,7 @@ use rustix::net::{
     SocketType, connect, recv, sendmsg, socket_with,
 };
 
-use super::{ConnectError, tls};
-use futae_nbd::client::{ClientExport, ClientWish, negotiate, negotiate_greeted, start_tls};
-use futae_nbd::error::WireError;
 use futae_nbd::uri::{NbdUri, Transport};
-
-/// How long a server may take for each step of connecting and of the handshake, at most.
-const STEP_MAX: Duration = Duration::from_secs(10);
 
 /// A connected stream.
 #[derive(Debug)]
@@ -30,60 +24,8 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Connects and negotiates. The server may take as long for each step as for a request (`timeout`; zero: no limit), but 10 s at
-    /// most.
-    pub(super) fn open(
-        uri: &NbdUri,
-        wish: &ClientWish,
-        timeout: Duration,
-    ) -> Result<(Self, ClientExport), ConnectError> {
-        let step = if timeout.is_zero() {
-            STEP_MAX
-        } else {
-            timeout.min(STEP_MAX)
-        };
-        let fail = |problem: String| ConnectError {
-            uri: uri.to_string(),
-            problem,
-        };
-        let mut socket = Self::connect(uri, step).map_err(|error| {
-            let problem = in_time(&error, step).unwrap_or_else(|| error.to_string());
-            fail(format!("cannot connect: {problem}; is the server running?"))
-        })?;
-        socket
-            .set_timeout(Some(step))
-            .map_err(|error| fail(error.to_string()))?;
-        let in_words = |error: &WireError| match error {
-            WireError::Io { source, .. } => {
-                let why = in_time(source, step).unwrap_or_else(|| source.to_string());
-                format!("{error}: {why}")
-            }
-            _ => error.to_string(),
-        };
-        let export = match &uri.tls {
-            None => {
-                negotiate(&mut socket, &uri.export, wish).map_err(|error| fail(in_words(&error)))?
-            }
-            Some(tls) => {
-                let greeted = start_tls(&mut socket).map_err(|error| fail(in_words(&error)))?;
-                let (inside, ended) = tls::begin(socket, uri, tls, step).map_err(fail)?;
-                inside
-                    .set_timeout(Some(step))
-                    .map_err(|error| fail(error.to_string()))?;
-                socket = inside;
-                let export = negotiate_greeted(&mut socket, greeted, &uri.export, wish);
-                // A server refuses a client's certificate only after the client has completed its
-                // side of the handshake.
-                export.map_err(|error| fail(ended.why().unwrap_or_else(|| in_words(&error))))?
-            }
-        };
-        socket
-            .set_timeout(None)
-            .map_err(|error| fail(error.to_string()))?;
-        Ok((socket, export))
-    }
-
-    fn connect(uri: &NbdUri, step: Duration) -> io::Result<Self> {
+    /// Connects. An attempt may take `step`.
+    pub(super) fn connect(uri: &NbdUri, step: Duration) -> io::Result<Self> {
         match &uri.transport {
             Transport::Unix { socket } => {
                 let flags = SocketFlags::CLOEXEC;
@@ -110,7 +52,8 @@ impl Socket {
         }
     }
 
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+    /// How long a read or a write may take; none: no limit.
+    pub(super) fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Unix(stream) => {
                 stream.set_read_timeout(timeout)?;

@@ -1,6 +1,6 @@
 //! The thread that carries bytes between a TLS server and the connection.
 
-use super::Ended;
+use super::ended::Ended;
 use crate::socket::Socket;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;

@@ -6,14 +6,16 @@
 
 mod carrier;
 mod certificates;
+mod ended;
 
 use super::socket::{Socket, in_time};
+pub(super) use ended::Ended;
 use futae_nbd::uri::{ClientTls, NbdUri, Transport};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -27,16 +29,6 @@ pub(super) fn check(tls: &ClientTls) -> Result<(), String> {
         );
     }
     Ok(())
-}
-
-/// Why a connection ended, once it has.
-#[derive(Clone, Default)]
-pub(super) struct Ended(Arc<OnceLock<String>>);
-
-impl Ended {
-    pub(super) fn why(&self) -> Option<String> {
-        self.0.get().cloned()
-    }
 }
 
 /// Performs the handshake on a socket whose reads and writes may take `step`. Returns the socket that carries plain text from now on.
