@@ -89,7 +89,7 @@ impl Carrier {
         if let Err(error) = result {
             let problem = in_words(&error, &self.name);
             warn!("{problem}");
-            let _ = self.ended.0.set(problem);
+            self.ended.because(problem);
         }
         self.server.shut_down();
         let _ = self.inside.shutdown(Shutdown::Both);

@@ -7,6 +7,12 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct Ended(Arc<OnceLock<String>>);
 
 impl Ended {
+    /// The connection has ended, for this reason.
+    pub(super) fn because(&self, why: String) {
+        // The first reason is the cause of others.
+        let _ = self.0.set(why);
+    }
+
     pub(crate) fn why(&self) -> Option<String> {
         self.0.get().cloned()
     }
