@@ -1,4 +1,4 @@
-//! No files of the engine stand in a circle, and the rule that says so finds circles, and only those.
+//! No files of a crate stand in a circle, and the rule that says so finds circles, and only those.
 
 use futae_tests::tidy::{Source, circles, sources};
 

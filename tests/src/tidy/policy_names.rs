@@ -15,12 +15,12 @@ pub const OTHER_MEANINGS: [(&str, &str, &str); 8] = [
         "values of --evictions-channel and --count",
     ),
     (
-        "crates/futae-cli/src/command/mount.rs",
+        "crates/futae-cli/src/command/mount/args.rs",
         "auto",
         "values of options",
     ),
     (
-        "crates/futae-cli/src/command/serve.rs",
+        "crates/futae-cli/src/command/serve/args.rs",
         "auto",
         "values of options",
     ),
