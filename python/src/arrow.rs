@@ -8,7 +8,7 @@
 )]
 
 use crate::cells::{append, is_readable, unit_ns};
-use crate::refused;
+use crate::error::refused;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{RecordBatch, RecordBatchReader, StructArray};

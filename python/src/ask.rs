@@ -1,9 +1,9 @@
 //! `simulate`: from arguments as a command line has them to the JSON that it prints.
 
 use crate::arrow::Rows;
+use crate::error::refused;
 use crate::patience::patiently;
 use crate::policy::Classes;
-use crate::refused;
 use crate::study::{Asked, Objects};
 use futae_policy::register;
 use futae_sim::LevelSpec;

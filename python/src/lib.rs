@@ -4,7 +4,9 @@
 mod arrow;
 mod ask;
 mod cells;
+mod columns;
 mod curve;
+mod error;
 mod locality;
 mod memory;
 mod numbers;
@@ -15,21 +17,8 @@ mod sweep;
 mod table;
 mod trace;
 
+use error::refused;
 use pyo3::prelude::*;
-
-/// What goes wrong by what a caller asked for, and by what is in a trace.
-mod error {
-    pyo3::create_exception!(
-        futae,
-        Error,
-        pyo3::exceptions::PyValueError,
-        "What was asked for is wrong, or a trace cannot be read. The message is that of the command line."
-    );
-}
-
-fn refused(message: impl ToString) -> PyErr {
-    error::Error::new_err(message.to_string())
-}
 
 /// The cards of all policies, as JSON: what `futae policies --json` prints.
 #[pyfunction]

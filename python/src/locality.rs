@@ -2,8 +2,8 @@
 
 use crate::ask::{Reading, parsed};
 use crate::curve::{Given, Origin, whole};
+use crate::error::refused;
 use crate::patience::patiently;
-use crate::refused;
 use futae_sim::locality::{BINS_MAX, Bins, Study};
 use futae_sim::run::Neighbours;
 use futae_sim::{LevelSpec, Link};

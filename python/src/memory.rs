@@ -8,7 +8,7 @@
     reason = "pointers of the buffer protocol and of Arrow's C data interface"
 )]
 
-use crate::table::{Columns, Layout};
+use crate::columns::{Columns, Layout};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::{Py_buffer, PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE};
 use pyo3::prelude::*;

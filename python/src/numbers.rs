@@ -1,6 +1,6 @@
 //! Arrays of block numbers as traces, read where they are by Python's buffer protocol.
 
-use crate::refused;
+use crate::error::refused;
 use futae_trace::{Request, RequestReader, TraceError, TraceErrorKind};
 use pyo3::buffer::{PyBuffer, ReadOnlyCell};
 use pyo3::prelude::*;

@@ -2,8 +2,8 @@
 
 use crate::arrow::Rows;
 use crate::ask::{Reading, of_facts};
+use crate::error::refused;
 use crate::numbers::{NAME, NumberReader};
-use crate::refused;
 use futae_sim::SimulationError;
 use futae_sim::objects::Lives;
 use futae_sim::run::{Think, TraceFacts, Traces};

@@ -1,7 +1,7 @@
 //! `sweep`: the cells of a plan, as `futae sweep` does them.
 
+use crate::error::refused;
 use crate::patience::patiently;
-use crate::refused;
 use futae_sim::run::{Column, TraceFacts, Values};
 use futae_sweep::{Folder, Plan, Rows, Table, summary, work};
 use pyo3::prelude::*;

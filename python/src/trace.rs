@@ -1,8 +1,9 @@
 //! `Reader`: the requests of a trace file, as records of fixed width.
 
 use crate::ask::Reading;
-use crate::refused;
-use crate::table::{Columns, Table};
+use crate::columns::Columns;
+use crate::error::refused;
+use crate::table::Table;
 use futae_trace::{Request, RequestKind, RequestReader, TraceOptions, TraceReader};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The module whose files may use each other in a circle: a workload has workloads as its parts, so each family uses the
 /// grammar, which uses the list of all families.
-const RECURSIVE: (&str, &str) = ("futae-trace", "workload");
+const RECURSIVE: (&str, &str) = ("crates/futae-trace", "workload");
 
 /// Where a file stands among the modules of its crate; the root has no names.
 type Module = Vec<String>;
@@ -19,17 +19,17 @@ struct Crate<'a> {
 /// Circles between the files of each crate.
 #[must_use]
 pub fn check(sources: &[Source]) -> Vec<Finding> {
-    let name_of = |source: &Source| {
-        let (name, _) = source.path.strip_prefix("crates/")?.split_once("/src/")?;
-        Some(name.to_owned())
+    let root_of = |source: &Source| {
+        let (root, _) = source.path.split_once("/src/")?;
+        (root.starts_with("crates/") || root == "python").then(|| root.to_owned())
     };
-    let names: BTreeSet<String> = sources.iter().filter_map(name_of).collect();
-    let found = names.iter().map(|name| check_crate(name, sources));
+    let roots: BTreeSet<String> = sources.iter().filter_map(root_of).collect();
+    let found = roots.iter().map(|root| check_crate(root, sources));
     found.flatten().collect()
 }
 
-fn check_crate(name: &str, sources: &[Source]) -> Vec<Finding> {
-    let whole = Crate::of(name, sources);
+fn check_crate(root: &str, sources: &[Source]) -> Vec<Finding> {
+    let whole = Crate::of(root, sources);
     let uses: BTreeMap<&Module, BTreeSet<Module>> = whole
         .files
         .keys()
@@ -41,7 +41,7 @@ fn check_crate(name: &str, sources: &[Source]) -> Vec<Finding> {
             continue;
         };
         let mut files = way.iter().chain([module]);
-        if name == RECURSIVE.0 && files.all(|file| file.first().is_some_and(|it| it == RECURSIVE.1))
+        if root == RECURSIVE.0 && files.all(|file| file.first().is_some_and(|it| it == RECURSIVE.1))
         {
             continue;
         }
@@ -80,8 +80,8 @@ fn way_back<'a>(
 }
 
 impl<'a> Crate<'a> {
-    fn of(name: &str, sources: &'a [Source]) -> Self {
-        let root = format!("crates/{name}/src/");
+    fn of(root: &str, sources: &'a [Source]) -> Self {
+        let root = format!("{root}/src/");
         let mut whole = Self {
             files: BTreeMap::new(),
             exports: BTreeMap::new(),
