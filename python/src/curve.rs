@@ -1,10 +1,10 @@
 //! `mrc`: a miss-ratio curve, as `futae mrc` finds it.
 
 use crate::arrow::Rows;
-use crate::ask::{Reading, parsed};
 use crate::error::refused;
 use crate::numbers::{NAME, NumberReader};
 use crate::patience::patiently;
+use crate::reading::{Reading, parsed};
 use futae_policy::{Kind, PolicySpec, Shape};
 use futae_sim::curve::{
     Made, Makings, Methods, Source, SourceError, TraceStream, cache_sizes, even_sizes,

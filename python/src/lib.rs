@@ -12,6 +12,7 @@ mod memory;
 mod numbers;
 mod patience;
 mod policy;
+mod reading;
 mod study;
 mod sweep;
 mod table;

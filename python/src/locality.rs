@@ -1,9 +1,9 @@
 //! `locality`: re-access intervals, as `futae locality` finds them.
 
-use crate::ask::{Reading, parsed};
 use crate::curve::{Given, Origin, whole};
 use crate::error::refused;
 use crate::patience::patiently;
+use crate::reading::{Reading, parsed};
 use futae_sim::locality::{BINS_MAX, Bins, Study};
 use futae_sim::run::Neighbours;
 use futae_sim::{LevelSpec, Link};

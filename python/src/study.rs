@@ -1,9 +1,9 @@
 //! Studies: what is asked for, on the thread that simulates.
 
 use crate::arrow::Rows;
-use crate::ask::{Reading, of_facts};
 use crate::error::refused;
 use crate::numbers::{NAME, NumberReader};
+use crate::reading::{Reading, of_facts};
 use futae_sim::SimulationError;
 use futae_sim::objects::Lives;
 use futae_sim::run::{Think, TraceFacts, Traces};

@@ -83,7 +83,7 @@ impl Sweep {
             }
         };
         let read = |facts: &TraceFacts| {
-            for warning in crate::ask::of_facts(facts) {
+            for warning in crate::reading::of_facts(facts) {
                 push(&warnings, warning);
             }
         };

@@ -1,8 +1,8 @@
 //! `Reader`: the requests of a trace file, as records of fixed width.
 
-use crate::ask::Reading;
 use crate::columns::Columns;
 use crate::error::refused;
+use crate::reading::Reading;
 use crate::table::Table;
 use futae_trace::{Request, RequestKind, RequestReader, TraceOptions, TraceReader};
 use pyo3::prelude::*;
