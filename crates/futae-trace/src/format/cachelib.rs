@@ -4,7 +4,8 @@
 //! A record stands for `op_count` requests in a row. An object's size is that of its key and its value.
 
 use super::TraceErrorKind;
-use super::columns::{ColumnDecoder, Columns};
+use super::column_decoder::ColumnDecoder;
+use super::columns::Columns;
 use super::context::Context;
 use super::decoder::{Keys, LineDecoder};
 use super::fields::{self, KindCode, TimeUnit};

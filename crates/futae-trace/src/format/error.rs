@@ -1,6 +1,7 @@
 //! Errors in trace files.
 
-use super::{Doubt, Format};
+use super::doubt::Doubt;
+use super::formats::Format;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;

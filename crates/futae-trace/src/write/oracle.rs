@@ -3,7 +3,8 @@
 //! Times are seconds, counted from the first request's where that does not fit in 32 bits; sizes
 //! are the requests' lengths, at least 1. The format knows neither writes nor volumes.
 
-use super::{Encoder, Numbers, Record, Sink};
+use super::record::{Encoder, Numbers, Record};
+use super::sink::Sink;
 use crate::format::{Format, TraceErrorKind};
 use crate::numbering::Numbering;
 use futae_policy::VolumeId;

@@ -1,7 +1,8 @@
 //! Parquet, with the columns of a [CSV](super::Extras::columns), compressed by Zstandard.
 
+use super::record::{Encoder, Extras, Record};
+use super::sink::Sink;
 use super::text::kind;
-use super::{Encoder, Extras, Record, Sink};
 use crate::RequestKind;
 use crate::format::TraceErrorKind;
 use parquet::basic::{Compression, ZstdLevel};

@@ -1,7 +1,8 @@
 //! CSV and plain numbers.
 
 use super::labels::Labels;
-use super::{Encoder, Extras, Numbers, Record, Sink};
+use super::record::{Encoder, Extras, Numbers, Record};
+use super::sink::Sink;
 use crate::format::{Format, TraceErrorKind};
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
