@@ -1,7 +1,7 @@
 //! Trace files: one source file per format.
 //!
 //! Most text formats are a map of [`Columns`]; binary ones decode their records themselves. A new
-//! format is a new file, and its line in each of the three lists below.
+//! format is a new file, a line in each list of `formats.rs`, and its decoder below.
 
 mod alibaba;
 mod arc;
