@@ -5,7 +5,9 @@ use futae_tests::binary::{binary, futae, run};
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage, is_mountpoint};
 use futae_tests::tools::{has_fuse, text, without_fuse};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::process::Output;
 
 /// A command line, its exit status, and what its one line of complaint must contain.
@@ -187,6 +189,36 @@ fn serve() {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         check(&stage, &[case(&arguments, status, contains)]);
     }
+}
+
+#[test]
+fn an_image_of_more_blocks_than_have_numbers() {
+    let stage = Stage::new(64);
+    let image = memfd_create("long", MemfdFlags::CLOEXEC).expect("memory");
+    ftruncate(&image, (1 << 60) + 4096).expect("a length");
+    let (own, descriptor) = (std::process::id(), image.as_raw_fd());
+    let export = format!("long=/proc/{own}/fd/{descriptor}");
+    let listen = format!("unix:{}", stage.socket.display());
+    let file = stage.mountpoint.with_file_name("serve.toml");
+    let lines = format!("cache = \"1MiB\"\nlisten = \"{listen}\"\nexport = \"{export}\"\n");
+    fs::write(&file, lines).expect("a file");
+    let said = [
+        "long: 1152921504606851072 bytes are more than",
+        "a larger --block",
+    ];
+    check(
+        &stage,
+        &[
+            case(
+                &[
+                    "serve", "--cache", "1MiB", "--export", &export, "--listen", &listen,
+                ],
+                1,
+                &said,
+            ),
+            case(&["check", text(&file)], 1, &said),
+        ],
+    );
 }
 
 #[test]

@@ -264,6 +264,21 @@ fn the_file_adds_and_removes_exports() {
 }
 
 #[test]
+fn the_only_export_leaves_for_another() {
+    let place = LivePlace::new();
+    place.write("");
+    fs::write(place.path("two.img"), vec![0; 1 << 20]).expect("an image");
+    let mut server = place.serve();
+    let file = fs::read_to_string(place.path("serve.toml")).expect("the file");
+    let other = file.replace("name = \"vm1\"", "name = \"vm2\"");
+    let other = other.replace("vm1.img", "two.img");
+    fs::write(place.path("serve.toml"), other).expect("a file");
+    server.signal(Signal::HUP);
+    eventually("vm2 is there instead", || listed(&place) == ["vm2"]);
+    assert!(server.stop().status.success());
+}
+
+#[test]
 fn what_began_with_the_server_ends_with_it() {
     let place = LivePlace::new();
     fs::write(place.path("two.img"), vec![0; 1 << 20]).expect("an image");

@@ -7,6 +7,8 @@ mod authority;
 mod client;
 #[path = "tls/psk.rs"]
 mod psk;
+#[path = "tls/reload.rs"]
+mod reload;
 #[path = "tls/store.rs"]
 mod store;
 

@@ -39,6 +39,7 @@ mod loads;
 mod lock_turns;
 mod log;
 mod long;
+mod losses;
 mod mark_guard;
 mod notices;
 mod noticing;

@@ -74,14 +74,13 @@ impl FileStore {
         Self::open_with(path, read_only, &FileIo::new())
     }
 
-    /// Whether a path can be opened as a store, as far as reading it shows. Nothing is locked.
+    /// Whether a path can be opened as a store, as far as reading it shows, and the size that it would have. Nothing is locked.
     ///
     /// # Errors
     ///
     /// Why it cannot.
-    pub fn check(path: &Path) -> Result<(), SetupError> {
-        let found = length::of_path(path);
-        found.map(drop).map_err(|problem| SetupError::Open {
+    pub fn check(path: &Path) -> Result<u64, SetupError> {
+        length::of_path(path).map_err(|problem| SetupError::Open {
             path: path.to_owned(),
             problem,
         })

@@ -105,6 +105,11 @@ pub trait Store: Send + Sync {
     /// Whether writes are refused.
     fn is_read_only(&self) -> bool;
 
+    /// Whether the store can carry out [`StoreOperation::Trim`]; otherwise each fails.
+    fn takes_trims(&self) -> bool {
+        true
+    }
+
     /// Starts an operation and returns soon. `sequence` numbers the operations of one cache in the
     /// order of the cache's decisions; a store that is itself a cache uses it to distinguish old
     /// data from new.

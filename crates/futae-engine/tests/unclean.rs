@@ -211,6 +211,18 @@ fn one_flush_fails_after_an_unclean_end_and_the_mark_stays_until_then() {
 }
 
 #[test]
+fn an_unclean_end_is_told_to_each_client_that_was_connected() {
+    let (setup, client, _) = guarded(NEVER, Some("lost: some"));
+    let other = setup.engine.join(setup.volume);
+    assert_eq!(setup.flush(client).expect_err("the loss"), "lost: some");
+    assert_eq!(setup.flush(other).expect_err("the loss"), "lost: some");
+    let late = setup.engine.join(setup.volume);
+    for client in [client, other, late] {
+        setup.flush(client).expect("it is known");
+    }
+}
+
+#[test]
 fn without_write_back_one_flush_fails_too() {
     let setup = setup_writing(BLOCK, "lru", 64, 64 * BLOCK, OnEviction::None, None);
     let mark = Arc::new(TestMark::default());

@@ -216,7 +216,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         if let Some(error) = untold {
             // A store reports lost data once. The peer may connect again and flush again, and others may flush.
             let session = &self.session;
-            session.engine.pass_on_failure(session.volume, error);
+            session.engine.pass_on_failure(session.volume, &error);
         }
     }
 

@@ -47,7 +47,10 @@ impl Export {
             size_bytes: self.engine.volume_bytes(self.volume),
             read_only: self.is_read_only(),
             preferred_block_bytes: u32::try_from(self.engine.block_bytes()).unwrap_or(1 << 31),
-            capabilities: Capabilities::all(),
+            capabilities: Capabilities {
+                trim: self.engine.takes_trims(self.volume),
+                ..Capabilities::all()
+            },
         }
     }
 }

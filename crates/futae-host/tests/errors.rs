@@ -3,6 +3,7 @@
 mod common;
 
 use common::{BLOCK, Client, MemoryStore, Rig, StoreEvent, engine, eventually, export, pattern};
+use futae_engine::{Store, StoreDone, StoreOperation};
 use futae_host::{Export, Listen, Server, ServerOptions};
 use futae_nbd::constants::MAX_PAYLOAD_BYTES;
 use futae_nbd::{ClientWish, Command, CommandFlags, ErrorNumber, RequestHeader, TransmissionFlags};
@@ -244,6 +245,52 @@ fn a_client_that_vanishes_with_requests_in_flight_is_forgotten() {
     rig.store.release();
     eventually("it is forgotten", || rig.server.status().connections == 0);
     assert!(rig.plain().read(0, 4096).is_ok());
+}
+
+/// A store that has no TRIM.
+struct WithoutTrim(Arc<ManualStore>);
+
+impl Store for WithoutTrim {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn takes_trims(&self) -> bool {
+        false
+    }
+
+    fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
+        self.0.submit(sequence, operation, done);
+    }
+}
+
+#[test]
+fn trim_is_offered_only_over_a_store_that_has_it() {
+    for has_trim in [true, false] {
+        let rig = Rig::with_exports("lru", 64, pattern(9, SIZE), |export| {
+            let store = ManualStore::new(16);
+            let store: Arc<dyn Store> = match has_trim {
+                true => store,
+                false => Arc::new(WithoutTrim(store)),
+            };
+            let volume = export.engine.add_volume("other", store, Class::NORMAL);
+            let volume = volume.expect("a volume");
+            vec![Export { volume, ..export }]
+        });
+        let mut client = rig.plain();
+        let offers = client.export.flags.contains(TransmissionFlags::SEND_TRIM);
+        assert_eq!(offers, has_trim);
+        let trimmed = client.simple(Command::Trim, 0, 4096).error;
+        assert_eq!(trimmed, (!has_trim).then_some(ErrorNumber::Invalid));
+    }
 }
 
 #[test]

@@ -233,6 +233,10 @@ impl Store for NbdStore {
         self.shared.read_only || self.refuses_writes
     }
 
+    fn takes_trims(&self) -> bool {
+        self.shared.session().has(TransmissionFlags::SEND_TRIM)
+    }
+
     fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
         self.note(sequence);
         let session = self.shared.session();

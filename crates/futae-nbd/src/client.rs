@@ -223,7 +223,7 @@ impl<S: Read + Write> Talk<'_, S> {
                 return Ok(Ok(()));
             }
             if reply & REP_FLAG_ERROR != 0 {
-                return Ok(Err((reply, String::from_utf8_lossy(&data).into_owned())));
+                return Ok(Err((reply, words(&data))));
             }
             each(reply, &data)?;
         }
@@ -355,6 +355,13 @@ impl<S: Read + Write> Talk<'_, S> {
     }
 }
 
+/// A server's words in an error message: as long as the protocol allows, and without characters that steer a terminal or begin a line.
+fn words(data: &[u8]) -> String {
+    let data = &data[..data.len().min(MAX_STRING_BYTES)];
+    let text = String::from_utf8_lossy(data);
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
 /// Takes in one `REP_INFO`; true if it was the mandatory one.
 fn learn(data: &[u8], granted: &mut ClientExport) -> Result<bool, WireError> {
     let cut = || {
@@ -419,7 +426,7 @@ fn meaning(reply: u32) -> &'static str {
         REP_ERR_INVALID => "it calls the request malformed",
         REP_ERR_PLATFORM => "its platform cannot do it",
         REP_ERR_TLS_REQD => {
-            "it wants TLS, which futae does not speak; use a unix socket or a tunnel"
+            "it wants TLS; use an address that begins with nbds and has tls-certificates="
         }
         REP_ERR_UNKNOWN => {
             "it has no export of this name; list its exports, for example with nbdinfo"

@@ -9,6 +9,7 @@ use crate::memory::Memory;
 use crate::queue::{Start, Worker};
 use crate::ring::{Addresses, Ring};
 use crate::room::Room;
+use crate::submit::DiskClient;
 use crate::traffic::Traffic;
 use std::fs::File;
 use std::io;
@@ -80,6 +81,7 @@ impl LoneQueue {
         let worker = Worker::new(Start {
             index: 0,
             place: None,
+            disk: DiskClient::join(&device),
             device,
             memory: Memory::new(memory),
             queue,

@@ -17,7 +17,7 @@ use crate::memory::Memory;
 use crate::request::{self, Action, IO_ERROR, Status};
 use crate::room::Room;
 use crate::slot::{Slot, asked};
-use crate::submit::{Filled, Submitter};
+use crate::submit::{DiskClient, Filled, Submitter};
 use crate::traffic::Traffic;
 use futae_engine::{Asked, Ended, LatencyNotes, Operation};
 use std::collections::VecDeque;
@@ -42,6 +42,7 @@ pub(crate) struct Start {
     /// The ring that no other thread may serve meanwhile.
     pub(crate) place: Option<RingPlace>,
     pub(crate) device: Device,
+    pub(crate) disk: Arc<DiskClient>,
     pub(crate) memory: Memory,
     pub(crate) queue: Queue,
     pub(crate) inflight: Option<QueueInflight>,
@@ -94,7 +95,7 @@ impl Worker {
         Some(Self {
             latencies: LatencyNotes::new(device.engine.latencies(device.volume)),
             now,
-            submitter: Submitter::new(device, &start.control.mailbox),
+            submitter: Submitter::new(&start.disk, &start.control.mailbox),
             slots,
             again: VecDeque::new(),
             in_flight: 0,

@@ -10,6 +10,7 @@ use crate::memory::{GuestMemory, Regions};
 use crate::queue::{Start, Worker};
 use crate::ring::{Addresses, Ring};
 use crate::room::Room;
+use crate::submit::DiskClient;
 use crate::traffic::Traffic;
 use std::fs::File;
 use std::io;
@@ -51,6 +52,7 @@ pub fn serve(
     memory: &GuestMemory,
 ) -> std::result::Result<(), VhostError> {
     let session = Session {
+        disk: DiskClient::join(device),
         device: device.clone(),
         rooms: Box::new(rooms),
         traffic: Arc::clone(traffic),
@@ -78,6 +80,7 @@ pub fn serve(
 
 struct Session {
     device: Device,
+    disk: Arc<DiskClient>,
     rooms: Rooms,
     traffic: Arc<Traffic>,
     regions: Regions,
@@ -134,6 +137,7 @@ impl Session {
             index: at,
             place: addresses.place,
             device: self.device.clone(),
+            disk: Arc::clone(&self.disk),
             memory: self.regions.memory.clone(),
             queue,
             used_log: UsedRingLog {

@@ -6,11 +6,32 @@ use futae_engine::{Batch, ClientId, Engine, IoBuf, Operation, ReadRange, Request
 use futae_policy::VolumeId;
 use std::sync::Arc;
 
-/// The cache, from the point of view of one queue. It joins as a client, and leaves when dropped.
-pub(crate) struct Submitter {
+/// A disk as a client of the cache, for all of its queues: the guest learns once that its writes were lost. It leaves when dropped.
+pub(crate) struct DiskClient {
     engine: Arc<Engine>,
     volume: VolumeId,
     client: ClientId,
+}
+
+impl DiskClient {
+    pub(crate) fn join(device: &Device) -> Arc<Self> {
+        Arc::new(Self {
+            engine: Arc::clone(&device.engine),
+            volume: device.volume,
+            client: device.engine.join(device.volume),
+        })
+    }
+}
+
+impl Drop for DiskClient {
+    fn drop(&mut self) {
+        self.engine.leave(self.volume, self.client);
+    }
+}
+
+/// The cache, from the point of view of one queue.
+pub(crate) struct Submitter {
+    disk: Arc<DiskClient>,
     mailbox: Arc<Mailbox>,
     batch: Vec<Pending>,
     completions: Vec<Completion>,
@@ -36,11 +57,9 @@ pub(crate) struct Filled {
 }
 
 impl Submitter {
-    pub(crate) fn new(device: &Device, mailbox: &Arc<Mailbox>) -> Self {
+    pub(crate) fn new(disk: &Arc<DiskClient>, mailbox: &Arc<Mailbox>) -> Self {
         Self {
-            engine: Arc::clone(&device.engine),
-            volume: device.volume,
-            client: device.engine.join(device.volume),
+            disk: Arc::clone(disk),
             mailbox: Arc::clone(mailbox),
             batch: Vec::new(),
             completions: Vec::new(),
@@ -73,13 +92,13 @@ impl Submitter {
         }
         let mut operations = Operations {
             pending: &mut self.batch,
-            volume: self.volume,
-            client: self.client,
+            volume: self.disk.volume,
+            client: self.disk.client,
             mailbox: &self.mailbox,
             copy,
             filled,
         };
-        self.engine.run_batch(count, &mut operations);
+        self.disk.engine.run_batch(count, &mut operations);
         self.batch.clear();
         true
     }
@@ -94,12 +113,6 @@ impl Submitter {
     pub(crate) fn recycle(&mut self, mut completions: Vec<Completion>) {
         completions.clear();
         self.completions = completions;
-    }
-}
-
-impl Drop for Submitter {
-    fn drop(&mut self) {
-        self.engine.leave(self.volume, self.client);
     }
 }
 

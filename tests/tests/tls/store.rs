@@ -45,6 +45,11 @@ fn a_store_behind_tls_is_read_and_written() {
             "be for vm2.example",
         ),
         (server.tcp("three", "vm1"), 1, "three"),
+        (
+            format!("nbd://127.0.0.1:{}/one", server.port),
+            1,
+            "it wants TLS; use an address that begins with nbds",
+        ),
         (server.tcp("one", "missing"), 1, "ca-cert.pem"),
     ] {
         let output = run(&[&serve[..], &["--export", &format!("one={uri}")]].concat());

@@ -287,6 +287,7 @@ impl Inside {
     fn settle(&mut self, pending: Pending, result: Result<IoBuf, IoError>) {
         let Pending {
             kind,
+            client,
             volume,
             offset,
             length,
@@ -298,9 +299,13 @@ impl Inside {
         match &result {
             Err(error) => {
                 let tells_loss = stabilises && self.volumes[volume].owes_loss;
+                let told = &mut self.volumes[volume].told;
+                // Each other client that was connected learns of it once, by a FLUSH.
+                let is_further = kind == Kind::Flush && !told.is_empty();
+                let is_told = (tells_loss || is_further) && told.insert(client);
                 if tells_loss {
                     self.volumes[volume].owes_loss = false;
-                } else if !self.config.is_faulty() {
+                } else if !is_told && !self.config.is_faulty() {
                     self.fail(|| format!("{kind:?} failed over a good disk: {error}"));
                 }
             }

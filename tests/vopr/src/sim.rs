@@ -10,9 +10,9 @@ use crate::options::Options;
 use crate::pages::{Kept, Pages};
 use crate::register::Register;
 use crate::{content::SECTOR, disk::Disk};
-use futae_engine::{Engine, SetupError, Store, UncleanMark, World};
+use futae_engine::{ClientId, Engine, SetupError, Store, UncleanMark, World};
 use futae_policy::{Class, Prng, VolumeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub struct Volume {
     pub is_marked: bool,
     /// Whether a client has still to be told that writes were lost.
     pub owes_loss: bool,
+    /// The clients that have been told.
+    pub told: HashSet<ClientId>,
 }
 
 /// Something that runs apart.
@@ -245,6 +247,7 @@ impl Sim {
                 let mut inside = self.lock();
                 let known = &mut inside.volumes[number];
                 known.owes_loss = known.is_marked;
+                known.told.clear();
                 let loss = known.is_marked.then(|| "writes were lost".to_owned());
                 drop(inside);
                 engine.guard(id, mark, loss);
@@ -371,6 +374,7 @@ impl Inside {
             generation: 1,
             is_marked: false,
             owes_loss: false,
+            told: HashSet::new(),
         };
         self.volumes = self.config.volumes.iter().enumerate().map(volume).collect();
     }

@@ -1,6 +1,6 @@
 //! Work under way: reads from stores, the requests that wait for them, and writes.
 
-use crate::{Done, IoBuf, IoError, Request};
+use crate::{ClientId, Done, IoBuf, IoError, Request};
 use futae_policy::{BlockId, Slot, VolumeId};
 
 /// Bytes on a volume.
@@ -177,8 +177,8 @@ pub struct Flush {
 pub enum FlushKind {
     /// The store has all dirty blocks; they need not be stable.
     Settle,
-    /// They are stable, and a client learns if they are not.
-    OfClient,
+    /// They are stable, and this client learns if they are not.
+    OfClient(ClientId),
     /// They are stable; the server asks, and no client learns of it.
     Own,
 }

@@ -4,16 +4,17 @@ use super::effects::Effects;
 use super::flights::{Flush, FlushKind};
 use super::flush_turns::FlushTurns;
 use super::front::Engine;
+use super::losses::Losses;
 use super::state::State;
 use super::ticket::Ticket;
 use crate::{ClientId, Done, IoBuf, IoError, StoreOperation};
 use futae_policy::VolumeId;
 
 impl Engine {
-    /// A flush of a client has failed with this error, and the client has left before it could learn of that: the next client
-    /// that flushes learns of it.
-    pub fn pass_on_failure(&self, volume: VolumeId, error: IoError) {
-        self.lock().note_untold(volume, &Err(error));
+    /// A flush of a client, or a write with FUA, has failed with this error, and the client has left before it could learn of that:
+    /// the next client that connects and flushes learns of it.
+    pub fn pass_on_failure(&self, volume: VolumeId, error: &IoError) {
+        self.lock().losses(volume).pass_on(error);
     }
 }
 
@@ -22,7 +23,7 @@ impl State {
     pub fn flush(&mut self, volume: VolumeId, client: ClientId, done: Done, effects: &mut Effects) {
         let kind = match client == ClientId::NOBODY {
             true => FlushKind::Own,
-            false => FlushKind::OfClient,
+            false => FlushKind::OfClient(client),
         };
         self.begin_flush(volume, done, kind, effects);
     }
@@ -89,14 +90,11 @@ impl State {
         effects: &mut Effects,
     ) {
         let flush = self.flushes.remove(key);
-        let known = &mut self.volumes[usize::from(flush.volume.0)];
+        self.note_flushed(flush.volume, &result);
         let untold = match flush.kind {
-            FlushKind::OfClient => known.untold.take(),
+            FlushKind::OfClient(client) => self.losses(flush.volume).take(client),
             FlushKind::Own | FlushKind::Settle => None,
         };
-        if flush.kind == FlushKind::Own {
-            self.note_untold(flush.volume, &result);
-        }
         self.end_flush_turn(flush.volume, effects);
         let result = flush.error.or(untold).map_or(result, Err);
         self.answer_flush(flush.volume, flush.done, result, effects);
@@ -115,12 +113,16 @@ impl State {
         effects.answer(done, result);
     }
 
-    /// A flush that no client asked for has ended. The store may report a loss by its failure, and does so once.
-    pub fn note_untold(&mut self, volume: VolumeId, result: &Result<IoBuf, IoError>) {
+    /// The store has ended a flush. By a failure it may report a loss, and does so once.
+    pub fn note_flushed(&mut self, volume: VolumeId, result: &Result<IoBuf, IoError>) {
         if let Err(error) = result {
-            let known = &mut self.volumes[usize::from(volume.0)];
-            known.untold.get_or_insert_with(|| error.clone());
+            self.losses(volume).note(error);
         }
+    }
+
+    /// The failed flushes of a volume.
+    pub fn losses(&mut self, volume: VolumeId) -> &mut Losses {
+        &mut self.volumes[usize::from(volume.0)].losses
     }
 
     /// A flush of the store has ended: those that waited for it begin.

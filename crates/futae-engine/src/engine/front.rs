@@ -99,9 +99,7 @@ impl Engine {
         class: Class,
     ) -> Result<VolumeId, SetupError> {
         let mut state = self.lock();
-        state.check_reach(store.size_bytes()).map_err(|problem| {
-            SetupError::Size(format!("{name}: {problem}; choose a larger --block"))
-        })?;
+        Self::check_size(name, store.size_bytes(), state.block_bytes)?;
         let id = state.place_volume(Volume {
             costs: Some(Box::default()),
             latencies: Some(Arc::default()),
@@ -175,6 +173,12 @@ impl Engine {
             .is_read_only()
     }
 
+    /// Whether a volume's store can carry out TRIM.
+    pub fn takes_trims(&self, volume: VolumeId) -> bool {
+        let store = self.lock().store(volume);
+        store.takes_trims()
+    }
+
     /// Registers a client and returns its identity. The caller calls [`leave`](Self::leave) when
     /// the client disconnects.
     pub fn join(&self, volume: VolumeId) -> ClientId {
@@ -188,9 +192,10 @@ impl Engine {
 
     /// Unregisters a client.
     pub fn leave(&self, volume: VolumeId, client: ClientId) {
-        self.lock().volumes[usize::from(volume.0)]
-            .demotion_guard
-            .leave(client);
+        let mut state = self.lock();
+        let known = &mut state.volumes[usize::from(volume.0)];
+        known.demotion_guard.leave(client);
+        known.losses.leave(client);
     }
 
     /// Starts a request.

@@ -485,9 +485,9 @@ impl State {
     /// A client of a volume has connected.
     pub fn join(&mut self, volume: VolumeId) -> ClientId {
         let client = self.new_client();
-        self.volumes[usize::from(volume.0)]
-            .demotion_guard
-            .join(client);
+        let known = &mut self.volumes[usize::from(volume.0)];
+        known.demotion_guard.join(client);
+        known.losses.join(client);
         client
     }
 }

@@ -44,8 +44,8 @@ impl State {
         false
     }
 
-    /// The one failure by which clients of a volume learn that an earlier end lost writes. Only a
-    /// client's FLUSH fails because of it.
+    /// The failure by which a client of a volume learns that an earlier end lost writes; the other clients that are connected
+    /// learn of it by [`Self::losses`]. Only a client's FLUSH fails because of it.
     pub fn take_loss(
         &mut self,
         client: ClientId,
@@ -66,7 +66,10 @@ impl State {
             volume = name,
             "{name}: a FLUSH fails, once, so that its client learns of this: {loss}"
         );
-        Some(IoError::new(IoErrorKind::Store, &*loss))
+        let error = IoError::new(IoErrorKind::Store, &*loss);
+        let losses = self.losses(volume);
+        losses.note(&error);
+        losses.take(client)
     }
 
     /// Starts to remove the marks of volumes that have been clean for a while, after a flush.
@@ -94,7 +97,7 @@ impl State {
     /// Whether all that was written is in the store, as far as is known.
     fn is_clean(&self, volume: VolumeId) -> bool {
         let dirt = self.dirt(volume);
-        let may_have_lost = self.volumes[usize::from(volume.0)].untold.is_some();
+        let may_have_lost = self.volumes[usize::from(volume.0)].losses.is_unheard();
         dirt.len() == 0 && dirt.throttled.is_empty() && !may_have_lost
     }
 
@@ -105,7 +108,7 @@ impl State {
         result: &Result<IoBuf, IoError>,
         effects: &mut Effects,
     ) {
-        self.note_untold(volume, result);
+        self.note_flushed(volume, result);
         self.end_flush_turn(volume, effects);
         let (stamp, is_clean) = (self.dirt(volume).stamp(), self.is_clean(volume));
         let guard = self.guard_mut(volume);

@@ -5,12 +5,13 @@ use super::demotion_guard::DemotionGuard;
 use super::dirt::Dirt;
 use super::flush_turns::FlushTurns;
 use super::kept::KeptVolume;
+use super::losses::Losses;
 use super::mark_guard::Guard;
 use super::notices::Notices;
 use super::residents::Residents;
 use super::tally::Tally;
 use super::verify::DemotionTally;
-use crate::{IoError, Latencies, Store};
+use crate::{Latencies, Store};
 use futae_policy::Class;
 use std::sync::Arc;
 
@@ -32,8 +33,8 @@ pub struct Volume {
     pub dirt: Dirt,
     /// Whose turn it is to flush its store.
     pub flush_turns: FlushTurns,
-    /// Why a flush failed that no client had asked for; the next client that flushes learns of it.
-    pub untold: Option<IoError>,
+    /// Failed flushes, and who has yet to learn of them.
+    pub losses: Losses,
     /// The guard of its unclean mark, if it has one.
     pub guard: Option<Box<Guard>>,
     /// Results of demotions for it.
@@ -78,7 +79,7 @@ impl Volume {
             notices: Notices::default(),
             dirt: Dirt::default(),
             flush_turns: FlushTurns::default(),
-            untold: None,
+            losses: Losses::default(),
             guard: None,
             demotions: DemotionTally::default(),
             era: 0,

@@ -388,6 +388,7 @@ fn forced_writes_are_flushed_where_the_server_cannot_force() {
         trim.expect_err("not offered").kind,
         IoErrorKind::Unsupported
     );
+    assert!(!store.takes_trims());
 }
 
 /// What is dirty in a cache above must not be written over another image of the same size.

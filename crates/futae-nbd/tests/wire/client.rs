@@ -214,7 +214,7 @@ fn servers_that_break_the_protocol_are_named_for_it() {
         (
             after(answer(OPT_GO, REP_ERR_TLS_REQD, b"go away")),
             plain,
-            "TLS, which futae",
+            "an address that begins with nbds",
         ),
         (after(Vec::new()), plain, "while negotiating"),
         (terms("0002 0000 00010000 02000000"), demoting, "version"),
@@ -233,6 +233,19 @@ fn servers_that_break_the_protocol_are_named_for_it() {
         let error = negotiate(&mut Scripted::new(&script), "vm1", &wish).expect_err(words);
         assert!(error.to_string().contains(words), "{words}: {error}");
     }
+}
+
+#[test]
+fn the_words_of_a_server_cannot_pass_for_other_lines() {
+    let hostile = [b"no\x1b[31m\r\nfutae: yes ".to_vec(), vec![b'x'; 60_000]].concat();
+    let script = [
+        hex(r#""NBDMAGIC" "IHAVEOPT" 0003"#),
+        answer(OPT_GO, REP_ERR_POLICY, &hostile),
+    ];
+    let error = negotiate(&mut Scripted::new(&script), "vm1", &ClientWish::default());
+    let said = error.expect_err("refused").to_string();
+    assert!(said.contains("no[31mfutae: yes xxx"), "{said}");
+    assert!(!said.contains(char::is_control) && said.len() < 5000);
 }
 
 #[test]

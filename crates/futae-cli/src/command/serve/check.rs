@@ -5,7 +5,7 @@ use super::plan::Plan;
 use crate::command::volumes::Source;
 use anyhow::{Context, anyhow};
 use futae_control::UnixSocket;
-use futae_engine::FileStore;
+use futae_engine::{Engine, FileStore};
 use futae_host::TlsOptions;
 use futae_terminal::failure::Failure;
 use std::path::Path;
@@ -32,10 +32,11 @@ pub fn check(path: &Path) -> Result<String, Failure> {
     let plan = Plan::new(&args)?;
     let at = |message: String| args.placed(anyhow!(message).into());
     for export in &plan.exports {
-        if let Source::File(image) = &export.source
-            && let Err(error) = FileStore::check(image)
-        {
-            return Err(at(format!("export {}: {error}", export.name)));
+        if let Source::File(image) = &export.source {
+            let name = format!("export {}", export.name);
+            let found = FileStore::check(image).map_err(|error| at(format!("{name}: {error}")))?;
+            let fits = Engine::check_size(&name, found, plan.block_bytes());
+            fits.map_err(|error| at(error.to_string()))?;
         }
     }
     let user = args.privileges.check();

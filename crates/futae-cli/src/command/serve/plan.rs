@@ -131,6 +131,11 @@ impl Plan {
         self.exports.iter().find(|export| export.name == name)
     }
 
+    /// Bytes of a block.
+    pub(super) fn block_bytes(&self) -> u64 {
+        self.opener.cache.block_bytes
+    }
+
     /// The policy of the caches.
     pub(super) fn policy(&self) -> &PolicySpec {
         &self.opener.cache.policy

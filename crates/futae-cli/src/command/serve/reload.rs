@@ -6,7 +6,7 @@ use super::opener::Opener;
 use super::plan::Plan;
 use crate::command::volumes::VolumeSpec;
 use futae_control::resize;
-use futae_host::Server;
+use futae_host::{Server, TlsOptions};
 use futae_terminal::failure::Failure;
 use futae_units::Size;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use tracing::{error, info, warn};
 pub(super) struct Running {
     file: ConfigFile,
     opener: Arc<Opener>,
-    has_tls: bool,
+    /// TLS as it is in force.
+    tls: Option<TlsOptions>,
     /// Whether the process was told to stop.
     is_stopping: Arc<AtomicBool>,
 }
@@ -28,7 +29,7 @@ impl Running {
         Some(Self {
             file: args.file.clone()?,
             opener: Arc::clone(&plan.opener),
-            has_tls: plan.server.tls.is_some(),
+            tls: plan.server.tls.clone(),
             is_stopping,
         })
     }
@@ -42,14 +43,16 @@ impl Running {
                 return;
             }
         };
-        let tls = plan.server.tls.as_ref().filter(|_| self.has_tls);
+        let tls = plan.server.tls.as_ref().filter(|_| self.tls.is_some());
         // Before exports come that its rules are about.
         let reloaded = tls.map(|tls| server.reload_tls(tls));
-        if let Some(Err(problem)) = &reloaded {
-            error!("TLS: nothing has changed: {problem}");
+        match &reloaded {
+            Some(Ok(())) => self.tls = tls.cloned(),
+            Some(Err(problem)) => error!("TLS: nothing has changed: {problem}"),
+            None => {}
         }
-        // What leaves makes room for what comes.
-        let removed = remove_others(&plan, server);
+        // What leaves makes room for what comes, but the only export can leave only once another has come.
+        let (mut removed, only) = remove_others(&plan, server);
         let keeps_cache = |name: &str| {
             let (old, new) = (self.opener.spec_of(name), plan.spec_of(name));
             old.is_none_or(|old| new.is_none_or(|new| old.share.is_some() == new.share.is_some()))
@@ -58,6 +61,7 @@ impl Running {
         self.opener.plan_common(common_blocks);
         let resized = resize_all(&plan, server, common_blocks, &keeps_cache);
         let added = self.add_missing(&plan, server);
+        removed += usize::from(only.is_some_and(|name| remove(&name, server)));
         if let (Some(tls), Some(Ok(()))) = (tls, &reloaded) {
             server.remark_on_rules(tls);
         }
@@ -168,6 +172,14 @@ impl Running {
                 );
                 continue;
             }
+            if !self.has_tls_of(plan) {
+                warn!(
+                    export = name,
+                    "export {name} is not added: TLS is not in force as the file has it, so clients could open the export that the file \
+                     does not allow; mend what the log says of TLS, or start futae serve again"
+                );
+                continue;
+            }
             let open = || {
                 self.opener
                     .open_spec(spec)
@@ -179,6 +191,11 @@ impl Running {
             }
         }
         added
+    }
+
+    /// Whether clients need for an export what the plan says that they need.
+    fn has_tls_of(&self, plan: &Plan) -> bool {
+        plan.server.tls.is_none() || plan.server.tls == self.tls
     }
 
     /// The file as it is now, checked.
@@ -202,19 +219,29 @@ impl Running {
     }
 }
 
-/// Removes the exports that are not in the plan, and says how many.
-fn remove_others(plan: &Plan, server: &Server) -> usize {
-    let mut removed = 0;
+/// Removes the exports that are not in the plan, and says how many. Leaves the only export that there is, and returns its name.
+fn remove_others(plan: &Plan, server: &Server) -> (usize, Option<String>) {
+    let (mut removed, mut only) = (0, None);
     for name in server.export_names() {
-        if plan.exports.iter().any(|export| export.name == name) {
+        if plan.spec_of(&name).is_some() {
             continue;
         }
-        match server.remove_export(&name, false) {
-            Ok(_) => removed += 1,
-            Err(problem) => error!(export = name, "{problem}"),
+        if server.export_names().len() == 1 {
+            only = Some(name);
+        } else {
+            removed += usize::from(remove(&name, server));
         }
     }
-    removed
+    (removed, only)
+}
+
+/// Removes an export, unless that fails.
+fn remove(name: &str, server: &Server) -> bool {
+    let removed = server.remove_export(name, false);
+    if let Err(problem) = &removed {
+        error!(export = name, "{problem}");
+    }
+    removed.is_ok()
 }
 
 /// Gives every cache the size that it has in the plan, and the common one `common_blocks`; says how many had another. Those that

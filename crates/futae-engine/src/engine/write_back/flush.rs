@@ -26,7 +26,7 @@ impl State {
             error: match kind {
                 // What could not be written then is dirty or has been written since. A client has yet to learn of it.
                 FlushKind::Own => None,
-                FlushKind::OfClient | FlushKind::Settle => dirt.error.take(),
+                FlushKind::OfClient(_) | FlushKind::Settle => dirt.error.take(),
             },
             kind,
         };
