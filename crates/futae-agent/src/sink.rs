@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt;
 use std::io::{self, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -113,9 +113,7 @@ impl Destination {
             }
             Self::Vsock { cid, port } => connect_vsock(*cid, *port)?,
             Self::Tcp(address) => {
-                let address = address.to_socket_addrs()?.next();
-                let address = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
-                let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+                let stream = connect_tcp(&address.to_socket_addrs()?.collect::<Vec<_>>())?;
                 stream.set_nodelay(true)?;
                 rustix::net::sockopt::set_tcp_user_timeout(&stream, 10_000)?;
                 stream.into()
@@ -124,6 +122,20 @@ impl Destination {
         rustix::io::ioctl_fionbio(&descriptor, true)?;
         Ok(descriptor)
     }
+}
+
+/// Connects to the first of a host's addresses that answers: it may listen at one of them only. All of them together have
+/// [`CONNECT_TIMEOUT`].
+fn connect_tcp(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let each = CONNECT_TIMEOUT / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    let mut last = io::ErrorKind::AddrNotAvailable.into();
+    for address in addresses {
+        match TcpStream::connect_timeout(address, each) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// Sends frames, connects again for ever, and never makes the agent wait.
@@ -253,15 +265,11 @@ impl Sink {
     /// The other side is gone for now. A port stays open, since it can be opened once only; what
     /// was meant for a reader who is gone is forgotten.
     pub fn hung_up(&mut self) {
-        self.queue.clear();
-        self.sent = 0;
-        if let Some(stream) = &mut self.stream {
-            stream.restart();
-        }
         if !matches!(self.destination, Destination::Port(_)) {
             self.lose(&io::ErrorKind::ConnectionReset.into());
             return;
         }
+        self.forget();
         let since = *self.alone_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= ABSENCE_MAX && !std::mem::replace(&mut self.complained, true) {
             warn!(
@@ -312,10 +320,18 @@ impl Sink {
             );
         }
         self.connection = None;
-        self.queue.clear();
-        self.sent = 0;
+        self.forget();
         self.next_try = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+
+    /// Forgets what is on its way to a reader who is gone, and the beginning of what that reader was about to say.
+    fn forget(&mut self) {
+        self.queue.clear();
+        self.sent = 0;
+        if let Some(stream) = &mut self.stream {
+            stream.restart();
+        }
     }
 
     fn write(&mut self) {
@@ -345,6 +361,7 @@ mod tests {
     use super::*;
     use futae_agent_protocol::{Hello, Sample};
     use std::io::Read;
+    use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
 
     #[test]
@@ -413,6 +430,46 @@ mod tests {
             sink.hung_up();
             assert!(sink.waits().is_none());
         }
+    }
+
+    #[test]
+    fn an_answer_that_broke_off_does_not_cost_the_first_of_the_next_connection() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("host.sock");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let mut sink = Sink::new(Destination::Unix(path));
+        sink.listen();
+        let frame = Frame {
+            sequence: 0,
+            message: Message::RingAnswer(RingAnswer::default()),
+        };
+        let bytes = frame.encode();
+        for (said, answers) in [(&bytes[..bytes.len() - 1], 0), (&bytes[..], 1)] {
+            pump_until(&mut sink, |_, began| began);
+            let (mut host, _) = listener.accept().expect("the sink");
+            host.write_all(said).expect("heard");
+            drop(host);
+            let mut heard = 0;
+            while sink.is_connected() {
+                heard += sink.heard().len();
+            }
+            assert_eq!(heard, answers);
+        }
+    }
+
+    #[test]
+    fn a_host_is_reached_at_the_address_at_which_it_listens() {
+        // Nobody listens where a listener has been.
+        let silent = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+        let silent = silent.expect("bound");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let stream = connect_tcp(&[silent, address]).expect("the second");
+        assert_eq!(stream.peer_addr().expect("connected"), address);
+        let error = connect_tcp(&[silent]).expect_err("nobody");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        let error = connect_tcp(&[]).expect_err("no address");
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod demoted;
 mod mapped;
+mod marks;
 mod memory;
 mod trees;
 mod unread;
@@ -330,6 +331,27 @@ fn what_the_kernel_gives_up_is_not_resident_and_a_resize_is_followed() {
     let warned = String::from_utf8_lossy(&recorded.stderr).into_owned();
     assert!(recorded.status.success(), "{warned}");
     assert!(warned.contains("without --residency kernel"), "{warned}");
+    drop(file);
+    stage.stop_mount();
+}
+
+/// The programs in the kernel have room to tell of a few thousand.
+#[test]
+fn all_pages_that_the_kernel_gives_up_together_are_counted() {
+    if !can_run() {
+        return;
+    }
+    let (blocks, mut bytes) = (12_000, vec![0; 1000 * BLOCK]);
+    let mut stage = mounted(blocks, blocks, "sieve");
+    let file = File::open(stage.file()).expect("the file");
+    for at in (0..blocks).step_by(1000) {
+        file.read_exact_at(&mut bytes, at * BLOCK as u64)
+            .expect("a read");
+    }
+    assert_eq!(audit(&stage), blocks);
+    fadvise(&file, 0, None, Advice::DontNeed).expect("advice");
+    assert_eq!(audit(&stage), 0);
+    assert_eq!(number(&engine(&stage)["kernel"], "reclaimed"), blocks);
     drop(file);
     stage.stop_mount();
 }

@@ -116,10 +116,11 @@ fn other_files_take_no_page_from_protected_ones() {
     cold.iter().chain(&cold).for_each(|path| drop(read(path)));
     let few = || (all_warm() < 100).then_some(()).ok_or_else(all_warm);
     within(PATIENCE, few).expect("the others take them");
+    // What was read of a page is not heard if it is taken soon after.
     let taken = reclaimed(&tree);
     let (requests, hits) = of_class(&tree.stop().1, 1);
     assert!(
-        hits + taken >= 200 && requests >= 400,
+        hits + taken >= 200 && requests + taken >= 400,
         "{requests} {hits} {taken}"
     );
 }

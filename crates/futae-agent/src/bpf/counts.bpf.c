@@ -7,7 +7,6 @@
  * tracepoints in all of these kernels. */
 #include "kernel.h"
 
-#define PAGE_SHIFT 12
 #define TASK_RECLAIMS (0x800u | 0x20000u) /* PF_MEMALLOC: every reclaimer has it; PF_KSWAPD */
 #define FAULT_MAJOR 4u
 #define FAULT_NOPAGE 0x100u
@@ -270,22 +269,12 @@ INLINE void refer(struct inode *inode, u64 first, u64 pages)
 		count_lost(LOST_REFERENCES, (pages - SAMPLED_AT_ONCE) * sample_below >> 24);
 }
 
-/* The running system call, -1 in the kernel's own threads and in page faults. */
-INLINE s64 system_call(void)
-{
-	struct task_struct *task = current_task();
-	if (task->flags & TASK_OF_KERNEL)
-		return -1;
-	return (s64)PEEK((struct pt_regs *)task_registers(task), orig_ax);
-}
-
-/* Whether the task is in a system call that writes (numbers of x86-64): write, pwrite64, writev, pwritev,
- * pwritev2, copy_file_range, truncate, ftruncate, fallocate. Pages added then are the writer's. */
-INLINE int is_writing(void)
+/* Whether the task is in a system call that writes to a file, or changes its size: truncate, ftruncate, fallocate. Pages added
+ * then are the writer's. */
+INLINE int is_changing(struct address_space *mapping)
 {
 	s64 call = system_call();
-	return call == 1 || call == 18 || call == 20 || call == 296 || call == 328 || call == 326 ||
-	       call == 76 || call == 77 || call == 285;
+	return call == 76 || call == 77 || call == 285 || is_writing(call, mapping);
 }
 
 /* ---- all kernels ---- */
@@ -302,7 +291,7 @@ int page_added(u64 *context)
 
 	if (!is_cache(inode))
 		return 0;
-	if (is_writing()) {
+	if (is_changing(mapping)) {
 		count(inode, group_of_folio(folio), ADDED_WRITE, pages);
 		return 0;
 	}
@@ -482,39 +471,12 @@ int page_left(u64 *context)
 
 /* ---- tracepoints: Linux 6.12 and later ---- */
 
-/* Where the running read(2) or pread64(2) of x86-64 begins, if it ends at page `last`; `index` otherwise. Needed
- * since a batch that had to wait for the disk does not show up. */
-INLINE u64 first_page(struct task_struct *task, u64 index, u64 last)
-{
-	struct pt_regs *registers = (void *)task_registers(task);
-	u64 call = PEEK(registers, orig_ax), length = PEEK(registers, dx), start;
-	if (call > 17 || length <= 1UL << PAGE_SHIFT)
-		return index;
-	if (call == 17) {
-		start = PEEK(registers, r10);
-	} else if (call == 0) {
-		struct files_struct *files = PEEK(task, files);
-		struct fdtable *table = PEEK(files, fdt);
-		struct file **all = PEEK(table, fd), *file = NULL;
-		u64 number = PEEK(registers, di);
-		if (number >= PEEK(table, max_fds))
-			return index;
-		probe_read_kernel(&file, sizeof(file), all + number);
-		start = PEEK(file, f_pos);
-	} else {
-		return index;
-	}
-	if ((start + length - 1) >> PAGE_SHIFT != last || start >> PAGE_SHIFT > index)
-		return index;
-	return start >> PAGE_SHIFT;
-}
-
 /* Fires for every batch of folios that a read finds; `last` is the end of the whole request. */
 SEC("tp_btf/mm_filemap_get_pages")
 int pages_got(u64 *context)
 {
 	struct address_space *mapping = (void *)context[0];
-	u64 index = context[1], last = context[2], end, calls = 0;
+	u64 index = context[1], last = context[2], end, behind, calls = 0;
 	struct inode *inode = mapping->host;
 	struct task_struct *task = current_task();
 	struct recent *recent = recent_of_task();
@@ -528,6 +490,7 @@ int pages_got(u64 *context)
 		  index > recent->read_index && recent->read_calls == calls;
 	missed = recent->added_to == (u64)mapping && index >= recent->added_first &&
 		 index <= recent->added_last;
+	behind = recent->read_from == (u64)mapping ? recent->read_last + 1 : 0;
 	recent->added_to = 0;
 	recent->read_from = (u64)mapping;
 	recent->read_index = index;
@@ -537,7 +500,7 @@ int pages_got(u64 *context)
 		count(inode, group_of_task(), MISSES, 1);
 	if (goes_on)
 		return 0;
-	index = first_page(task, index, last);
+	index = first_page(task, index, last, behind);
 	/* A request may go beyond the end of the file. */
 	end = inode->i_size > 0 ? (u64)(inode->i_size - 1) >> PAGE_SHIFT : 0;
 	if (last > end)

@@ -5,7 +5,7 @@ use futae_agent::Args;
 use futae_agent::probe::Probe;
 use futae_agent_protocol::Counters;
 use futae_testkit::wait::{PATIENCE, within};
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, MemfdFlags, fadvise, ftruncate, memfd_create, sendfile};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -83,6 +83,19 @@ impl<'a> Bench<'a> {
         let counted = bench.since();
         bench.equals("write 1 MiB: written", PAGES, counted.written);
         bench.equals("write 1 MiB: dirtied", PAGES, counted.dirtied);
+        // Anew, by a call that writes one file and reads the other.
+        file.set_len(0).expect("empty");
+        bench.since();
+        let zeroes = memfd_create("zeroes", MemfdFlags::CLOEXEC).expect("memory");
+        ftruncate(&zeroes, PAGES * PAGE).expect("room");
+        let mut at = 0;
+        while at < PAGES * PAGE {
+            let moved = sendfile(&file, &zeroes, Some(&mut at), 1 << 20).expect("room");
+            assert!(moved > 0);
+        }
+        file.sync_all().expect("written");
+        let counted = bench.since();
+        bench.equals("sendfile to a file: written", PAGES, counted.written);
         bench
     }
 
@@ -348,7 +361,7 @@ fn splice(file: &File) {
         .expect("a sink");
     let mut at = 0;
     while at < PAGES * PAGE {
-        let moved = rustix::fs::sendfile(&sink, file, Some(&mut at), 1 << 20).expect("sent");
+        let moved = sendfile(&sink, file, Some(&mut at), 1 << 20).expect("sent");
         assert!(moved > 0);
     }
 }

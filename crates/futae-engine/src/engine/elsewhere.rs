@@ -106,16 +106,27 @@ impl Engine {
         blocks * self.block_bytes
     }
 
-    /// Drops blocks that the keeper does not hold.
-    pub fn forget(self: &Arc<Self>, blocks: &[BlockId]) {
+    /// Drops blocks that the keeper does not hold. It has given up `untold` blocks without saying which: so many of them count as
+    /// reclaimed. Returns how many do.
+    pub fn forget(self: &Arc<Self>, blocks: &[BlockId], untold: u64) -> u64 {
+        let mut reclaimed = 0;
         for some in blocks.chunks(STEP_BLOCKS as usize) {
-            self.quiet_step(|state| {
+            self.act(|state, effects| {
+                let before = reclaimed;
                 for &block in some {
-                    state.steps.count(1);
-                    state.invalidate(block);
+                    if state.is_inside(block) && state.note_loss(block, effects) {
+                        reclaimed = untold.min(reclaimed + 1);
+                    } else {
+                        state.steps.count(1);
+                        state.invalidate(block);
+                    }
+                }
+                if let Some(elsewhere) = &mut state.elsewhere {
+                    elsewhere.reclaimed += reclaimed - before;
                 }
             });
         }
+        reclaimed
     }
 }
 

@@ -95,6 +95,30 @@ fn what_was_given_up_is_demoted_when_its_data_come() {
     above.setup.engine.audit();
 }
 
+/// Its owner may have had no room to tell of all.
+#[test]
+fn what_was_found_gone_is_demoted_too() {
+    let above = Above::new(4);
+    for index in 0..3 {
+        above.pages.read(&above.setup, index);
+    }
+    let all: Vec<BlockId> = (0..3).map(|index| above.block(index)).collect();
+    let mut inside = above.pages.inside.lock().expect("whole");
+    inside.held = [all[2]].into();
+    drop(inside);
+    let engine = &above.setup.engine;
+    // It has dropped one by itself; the other it never had.
+    assert_eq!(engine.forget(&all[..2], 1), 1);
+    let status = engine.status();
+    assert_eq!(status.kernel.expect("kept").reclaimed, 1);
+    assert_eq!(engine.resident_blocks(), 1);
+    above.bring_true(0);
+    above.bring_true(1);
+    let demoted = [(0, fresh(0)), (BLOCK, fresh(1))];
+    assert_eq!(above.demoted(), demoted);
+    engine.audit();
+}
+
 #[test]
 fn what_nobody_gave_up_or_is_resident_again_is_not_demoted() {
     let above = Above::new(2);

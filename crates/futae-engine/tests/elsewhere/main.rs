@@ -151,7 +151,7 @@ fn what_left_is_not_resident_and_what_is_not_watched_is_not_decided_on() {
     let status = setup.engine.status();
     assert_eq!(status.counters.hits, 5000);
     assert!(status.lock_step_blocks_max <= 1024);
-    setup.engine.forget(&[gone]);
+    setup.engine.forget(&[gone], 0);
     assert_eq!(setup.engine.resident_blocks(), 0);
 }
 
@@ -284,7 +284,7 @@ fn a_page_whose_write_waits_is_not_given_up() {
     let read = setup.start(client, 2, setup.read(2, 1));
     let behind = put(2);
     let gone = block(2);
-    setup.engine.forget(&[gone]);
+    setup.engine.forget(&[gone], 0);
     let mut unwanted: Vec<BlockId> = (1..4).map(block).collect();
     setup.engine.retain_unwanted(&mut unwanted);
     assert_eq!(unwanted, [block(3)]);

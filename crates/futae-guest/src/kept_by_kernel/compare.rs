@@ -29,6 +29,7 @@ pub(super) fn start(keeper: Arc<KernelKeeper>, engine: Arc<Engine>) -> io::Resul
         engine,
         compared: Instant::now(),
         unsaid: 0,
+        untold: 0,
         suspects: HashSet::new(),
     };
     Aside::start("futae-compare", LOOK_INTERVAL, move || {
@@ -68,6 +69,8 @@ struct Comparison {
     compared: Instant,
     /// Pages that had left unsaid when the two were compared.
     unsaid: u64,
+    /// Of these, pages that were not found yet.
+    untold: u64,
     /// Pages that only one of both had when they were last compared.
     suspects: HashSet<Page>,
 }
@@ -95,6 +98,7 @@ impl Comparison {
         if is_alike || elapsed < pause {
             return;
         }
+        self.untold += unsaid - self.unsaid;
         self.unsaid = unsaid;
         self.compare();
         self.compared = Instant::now();
@@ -147,10 +151,14 @@ impl Comparison {
             let again = absent.iter().filter(is_suspect);
             again.filter_map(|&page| files.block(page)).collect()
         };
-        engine.forget(&again);
+        self.untold -= engine.forget(&again, self.untold);
         for &page in unwanted.iter().filter(is_suspect) {
             keeper.let_go_page(page);
         }
         self.suspects = unwanted.into_iter().chain(absent).collect();
+        if self.suspects.is_empty() {
+            // The others were not resident.
+            self.untold = 0;
+        }
     }
 }

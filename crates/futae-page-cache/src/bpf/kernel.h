@@ -13,6 +13,7 @@ typedef long long s64;
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
 #define NULL ((void *)0)
+#define PAGE_SHIFT 12
 
 /* Declarations of maps: integers travel as the length of an array. */
 #define MAP_NUMBER(name, value) int(*name)[value]
@@ -33,6 +34,7 @@ static u64 (*const now_ns)(void) = (void *)5;
 static long (*const map_push)(void *map, const void *value, u64 flags) = (void *)87;
 static long (*const map_pop)(void *map, void *value) = (void *)88;
 static long (*const probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+static long (*const probe_read_user)(void *to, u32 size, const void *from) = (void *)112;
 static void *(*const ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*const ringbuf_submit)(void *data, u64 flags) = (void *)132;
 static void (*const ringbuf_discard)(void *data, u64 flags) = (void *)133;
@@ -147,6 +149,7 @@ struct task_struct {
 struct pt_regs {
 	unsigned long r10;
 	unsigned long dx;
+	unsigned long si;
 	unsigned long di;
 	unsigned long orig_ax;
 };
@@ -168,6 +171,87 @@ INLINE u32 pages_of(struct folio *folio)
 	else
 		pages = 1u << (PEEK((struct folio___order *)folio, _flags_1) & 0x1f);
 	return pages ? pages : 1;
+}
+
+/* The running system call, -1 in the kernel's own threads and in page faults. */
+INLINE s64 system_call(void)
+{
+	struct task_struct *task = current_task();
+	if (task->flags & TASK_OF_KERNEL)
+		return -1;
+	return (s64)PEEK((struct pt_regs *)task_registers(task), orig_ax);
+}
+
+/* What a descriptor of the task stands for; NULL if there is none. */
+INLINE struct file *file_of(struct task_struct *task, u64 number)
+{
+	struct files_struct *files = PEEK(task, files);
+	struct fdtable *table = PEEK(files, fdt);
+	struct file **all = PEEK(table, fd), *file = NULL;
+	if (number < PEEK(table, max_fds))
+		probe_read_kernel(&file, sizeof(file), all + number);
+	return file;
+}
+
+/* Whether the running system call `call` writes pages of a file that come now (numbers of x86-64): write, pwrite64, writev, pwritev,
+ * pwritev2, copy_file_range. sendfile and splice write those of one file, and read those of the other. */
+INLINE int is_writing(s64 call, struct address_space *mapping)
+{
+	struct task_struct *task = current_task();
+	struct pt_regs *registers = (void *)task_registers(task);
+	struct file *file;
+	if (call == 1 || call == 18 || call == 20 || call == 296 || call == 328 || call == 326)
+		return 1;
+	if (call == 40)
+		file = file_of(task, PEEK(registers, di));
+	else if (call == 275)
+		file = file_of(task, PEEK(registers, dx));
+	else
+		return 0;
+	return file && PEEK(file, f_mapping) == mapping;
+}
+
+/* Pages that a pipe takes, and that sendfile and splice therefore read at a time; and folios that come together at most. */
+#define PIPE_PAGES 16
+#define BATCH_FOLIOS 31
+
+/* Where a request for pages up to `last` begins that comes to `index` (system calls of x86-64); `index` if that is not known. Needed
+ * since a batch does not show up whose last page is still on its way: its other pages are handed out all the same. `behind` is the page
+ * behind the last request of the same task for the same file. */
+INLINE u64 first_page(struct task_struct *task, u64 index, u64 last, u64 behind)
+{
+	struct pt_regs *registers = (void *)task_registers(task);
+	u64 call = PEEK(registers, orig_ax), length = PEEK(registers, dx), start = 0, number = PEEK(registers, di), offset = 0;
+	struct file *file;
+
+	/* read, pread64: most often one page. */
+	if (call <= 17 && length <= 1UL << PAGE_SHIFT)
+		return index;
+	if (call == 40) { /* sendfile */
+		number = PEEK(registers, si);
+		offset = length;
+	} else if (call == 275) { /* splice */
+		offset = PEEK(registers, si);
+	}
+	if (call == 17 || call == 295 || call == 327) { /* pread64, preadv, preadv2 */
+		start = PEEK(registers, r10);
+	} else if (offset) {
+		probe_read_user(&start, sizeof(start), (void *)offset);
+	} else if (call == 0 || call == 19 || call == 40 || call == 275) { /* read, readv */
+		file = file_of(task, number);
+		if (!file)
+			return index;
+		start = PEEK(file, f_pos);
+	} else {
+		return index;
+	}
+	if (call <= 17 && (start + length - 1) >> PAGE_SHIFT != last)
+		return index;
+	start >>= PAGE_SHIFT;
+	/* A long call asks for some pages after the others. */
+	if ((call == 40 || call == 275) && behind > start && behind <= index && last - behind < PIPE_PAGES)
+		return behind;
+	return start <= index && (call <= 17 || index - start <= BATCH_FOLIOS) ? start : index;
 }
 
 #endif

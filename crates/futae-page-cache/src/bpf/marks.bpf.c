@@ -3,7 +3,6 @@
  * the same memory. It needs the page cache's tracepoints of Linux 6.12 and later. */
 #include "kernel.h"
 
-#define PAGE_SHIFT 12
 #define NOWHERE (~0ULL)
 /* A mark is a byte. The highest bit: the page has come, and the reader that asked for it has not had it yet. The others: how often it
  * was read since somebody looked. */
@@ -262,7 +261,7 @@ SEC("tp_btf/mm_filemap_get_pages")
 int pages_got(u64 *context)
 {
 	struct address_space *mapping = (void *)context[0];
-	u64 index = context[1], last = context[2], calls = 0;
+	u64 index = context[1], last = context[2], begin = index, behind = 0, calls = 0;
 	struct task_struct *task;
 	struct request *request;
 	struct walk walk = {};
@@ -278,13 +277,20 @@ int pages_got(u64 *context)
 			calls = task->ioac.syscr;
 		walk.goes_on = request->in == (u64)mapping && request->last == last && index > request->index &&
 			       request->calls == calls;
+		begin = request->index;
+		behind = request->in == (u64)mapping ? request->last + 1 : 0;
 		request->in = (u64)mapping;
 		request->last = last;
 		request->index = index;
 		request->calls = calls;
 	}
-	if (last > index || walk.goes_on) {
-		u64 pages = last - index + 1;
+	/* Pages before this batch may have been handed out since the last one that showed up. */
+	if (!walk.goes_on)
+		begin = first_page(task, index, context[2], behind);
+	walk.first.index -= index - begin;
+	walk.number -= index - begin;
+	if (last > begin || walk.goes_on) {
+		u64 pages = last - begin + 1;
 		repeat(pages < REQUEST_PAGES_MAX ? pages : REQUEST_PAGES_MAX, read_one, &walk, 0);
 	} else if (numbers_max) {
 		read_one(0, &walk);
@@ -461,17 +467,6 @@ INLINE void say(struct place *first, u64 pages, u64 what)
 	ringbuf_submit(said, RING_NO_WAKEUP);
 }
 
-INLINE int is_writing(void)
-{
-	struct task_struct *task = current_task();
-	s64 call;
-	if (task->flags & TASK_OF_KERNEL)
-		return 0;
-	/* write, pwrite64, writev, pwritev, pwritev2, copy_file_range of x86-64 */
-	call = (s64)PEEK((struct pt_regs *)task_registers(task), orig_ax);
-	return call == 1 || call == 18 || call == 20 || call == 296 || call == 328 || call == 326;
-}
-
 SEC("tp_btf/mm_filemap_add_to_page_cache")
 int page_added(u64 *context)
 {
@@ -483,7 +478,7 @@ int page_added(u64 *context)
 		return 0;
 	pages = pages_of(folio);
 	/* What is written is not read by the same request. */
-	change.mark = is_writing() ? 0 : FRESH;
+	change.mark = is_writing(system_call(), folio->mapping) ? 0 : FRESH;
 	repeat(pages, come_one, &change, 0);
 	control = settings();
 	if (control)

@@ -160,7 +160,7 @@ impl Sim {
             pages.suspects = unknown.into_iter().chain(absent).collect();
             again
         };
-        engine.forget(&again);
+        engine.forget(&again, 0);
     }
 
     /// Pages that the cache neither has nor reads, and blocks that it believes to be there and are not.
