@@ -38,6 +38,8 @@ pub fn is_readable(values: &DataType) -> bool {
         }
         DataType::Boolean | DataType::Float32 | DataType::Float64 => true,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => true,
+        DataType::FixedSizeBinary(_) => true,
         DataType::Timestamp(..) | DataType::Duration(_) => true,
         DataType::Time32(_) | DataType::Time64(_) => true,
         values => values.is_integer(),
@@ -66,6 +68,10 @@ pub fn append(array: &dyn Array, rows: Range<usize>, cells: &mut Vec<Cell>) {
                 DataType::Utf8 => each(&|row| Cell::Text(array.as_string::<i32>().value(row).to_owned())),
                 DataType::LargeUtf8 => each(&|row| Cell::Text(array.as_string::<i64>().value(row).to_owned())),
                 DataType::Utf8View => each(&|row| Cell::Text(array.as_string_view().value(row).to_owned())),
+                DataType::Binary => each(&|row| Cell::of_bytes(array.as_binary::<i32>().value(row))),
+                DataType::LargeBinary => each(&|row| Cell::of_bytes(array.as_binary::<i64>().value(row))),
+                DataType::BinaryView => each(&|row| Cell::of_bytes(array.as_binary_view().value(row))),
+                DataType::FixedSizeBinary(_) => each(&|row| Cell::of_bytes(array.as_fixed_size_binary().value(row))),
                 DataType::Dictionary(..) => of_dictionary(array, rows, cells),
                 _ => each(&|_| Cell::None),
             }

@@ -1,5 +1,6 @@
 """What the types of a table's columns mean: the same in a frame, in Parquet that each library writes, and in plain numbers."""
 
+import hashlib
 import os
 import tempfile
 import unittest
@@ -67,6 +68,24 @@ class Types(unittest.TestCase):
                 # The type knows better than a name.
                 name = "time" if unit != "ms" else "time_us"
                 self.same(plain(**{name: times}), wanted[begin], windows, frames=frames)
+
+    def test_keys_may_be_bytes(self):
+        def levels(source):
+            return futae.simulate(source, levels=["lru:100blocks"], frame="report")["runs"][0]["levels"]
+
+        table = plain()
+        wanted = levels(table)
+        keys = table["key"].to_pylist()
+        digests = [hashlib.md5(key.encode()).digest() for key in keys]
+        for values, of in [
+            ([key.encode() for key in keys], pyarrow.binary()),
+            (digests, pyarrow.large_binary()),
+            (digests, pyarrow.binary(16)),
+        ]:
+            keyed = table.set_column(0, "key", pyarrow.array(values, of))
+            self.same(keyed, wanted, levels)
+            dictionary = keyed.set_column(0, "key", keyed["key"].dictionary_encode())
+            self.same(dictionary, wanted, levels, frames=("pyarrow",))
 
     def test_dates_are_refused(self):
         dates = pyarrow.array(range(REQUESTS), pyarrow.int32()).cast(pyarrow.date32())

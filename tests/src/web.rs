@@ -18,6 +18,8 @@ pub struct Manner {
     pub busy_every: Option<usize>,
     /// After so many GETs files are others: their ETag changes.
     pub replaced_after: Option<usize>,
+    /// Whether it gives the ETag of a file with its data only.
+    pub head_without_tag: bool,
     /// How the header `Authorization` begins of the requests that it takes, where it takes no others, as object stores do.
     pub authorization: Option<&'static str>,
 }
@@ -173,8 +175,12 @@ impl Shared {
                 .replaced_after
                 .is_some_and(|after| count > after),
         );
+        let tag = match method == "HEAD" && self.manner.head_without_tag {
+            true => String::new(),
+            false => format!("ETag: \"v{tag}\"\r\n"),
+        };
         let of_all = format!(
-            "Accept-Ranges: bytes\r\nETag: \"v{tag}\"\r\nLast-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\n"
+            "Accept-Ranges: bytes\r\n{tag}Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\n"
         );
         let range = range.filter(|_| !self.manner.without_ranges);
         let (status, body) = match range {

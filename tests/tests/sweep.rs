@@ -72,8 +72,18 @@ fn a_sweep_that_is_killed_or_shared_ends_with_the_same_table() {
     assert!(!at.join("killed/results.csv").exists());
     // As a crash of the machine may leave it.
     fs::write(cells.join("000000.json"), "[[\"0\",").expect("half a cell");
+    // As a kill leaves it that comes while a file is written.
+    for folder in ["killed", "killed/cells"] {
+        fs::write(at.join(folder).join(".futae-AbCdEf"), "[[").expect("half a file");
+    }
     let resumed = sweep(at, "killed", &[]);
     assert!(resumed.status.success(), "{}", said(&resumed));
+    for folder in ["killed", "killed/cells"] {
+        let names = fs::read_dir(at.join(folder)).expect("a folder");
+        let mut names = names.map(|entry| entry.expect("an entry").file_name());
+        let left_over = names.find(|name| name.as_encoded_bytes().starts_with(b"."));
+        assert_eq!(left_over, None, "in {folder}");
+    }
     assert!(
         !said(&resumed).contains(", 0 were done before"),
         "{}",

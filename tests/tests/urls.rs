@@ -327,16 +327,32 @@ fn errors_name_the_url_and_the_way_out() {
             "{said}"
         );
     }
+    for head_without_tag in [false, true] {
+        let manner = Manner {
+            replaced_after: Some(2),
+            head_without_tag,
+            ..Manner::default()
+        };
+        let replaced = Web::new(directory.path(), manner);
+        let said = error(&["trace", "info", &replaced.url("a.csv")], &[]);
+        assert!(
+            said.contains("the object was replaced while it was read"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_server_may_tell_the_version_of_a_file_with_its_data_only() {
+    let directory = traces(&[]);
     let manner = Manner {
-        replaced_after: Some(2),
+        head_without_tag: true,
         ..Manner::default()
     };
-    let replaced = Web::new(directory.path(), manner);
-    let said = error(&["trace", "info", &replaced.url("a.csv")], &[]);
-    assert!(
-        said.contains("the object was replaced while it was read"),
-        "{said}"
-    );
+    let web = Web::new(directory.path(), manner);
+    let of = |trace: &str| nameless(run_json(&["trace", "info", trace, "--json"]));
+    let file = directory.path().join("a.csv");
+    assert_eq!(of(&web.url("a.csv")), of(text(&file)));
 }
 
 #[test]

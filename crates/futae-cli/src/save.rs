@@ -4,6 +4,7 @@ use crate::plot::Plot;
 use anyhow::{Context, anyhow};
 use futae_sim::run::Column;
 use futae_terminal::failure::Failure;
+use futae_trace::open_here;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -12,6 +13,8 @@ use tempfile::NamedTempFile;
 
 #[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "parquet")]
+pub use self::parquet::parquet;
 
 /// Whether a file may be where an option names it: not a directory, and in one that is there.
 ///
@@ -67,9 +70,9 @@ impl Output {
         format!("cannot write {}", self.path.display())
     }
 
-    /// What is there and no regular file (a pipe, a terminal) is written to directly.
+    /// What is there and no regular file (a pipe, a terminal) is written to directly, and what this process has open.
     fn is_direct(&self) -> bool {
-        self.path.exists() && !self.path.is_file()
+        self.path.exists() && !self.path.is_file() || open_here(&self.path).is_some()
     }
 
     /// A temporary file beside the one to be; none where it is written to directly.
@@ -102,10 +105,11 @@ impl Output {
 
     fn written(&self, bytes: &[u8]) -> io::Result<()> {
         let Some((mut file, path)) = self.begun()? else {
-            return File::options()
-                .write(true)
-                .open(&self.path)?
-                .write_all(bytes);
+            // It may be standard output.
+            io::stdout().flush()?;
+            let open = || File::options().write(true).open(&self.path);
+            let mut file = open_here(&self.path).unwrap_or_else(open)?;
+            return file.write_all(bytes);
         };
         file.write_all(bytes)?;
         file.persist(path).map_err(|error| error.error)?;
@@ -194,7 +198,7 @@ impl TableFile {
     /// Writes it.
     pub fn write(&self, columns: &[Column]) -> Result<(), Failure> {
         #[cfg(feature = "parquet")]
-        return self.0.write(&parquet::parquet(columns)?);
+        return self.0.write(&parquet(columns)?);
         #[cfg(not(feature = "parquet"))]
         Err(without_parquet(columns))
     }

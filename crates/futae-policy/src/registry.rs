@@ -28,16 +28,16 @@ macro_rules! registered {
             exclusive = "exclusive" [LivesOnDemotions, KeepsServed, Candidate, Advised],
             lfu = "lfu" [Candidate, FirstBelow, AnySize],
             lfu_in_cache = "lfu-in-cache" [AnySize],
-            two_q = "2q" [Candidate, Advised],
+            two_q = "2q" [Candidate, Advised, TwoQueues],
             mq = "mq" [Candidate],
             clock = "clock" [TakesMarks],
             sieve = "sieve" [Candidate, TakesMarks, AnySize],
-            s3_fifo = "s3-fifo" [Candidate, Advised, TakesMarks],
-            arc = "arc" [Candidate, Advised],
-            slru = "slru",
+            s3_fifo = "s3-fifo" [Candidate, Advised, TakesMarks, TwoQueues],
+            arc = "arc" [Candidate, Advised, TwoQueues],
+            slru = "slru" [FourQueues],
             opt = "opt" [NeedsFuture],
-            lirs = "lirs" [Candidate, Opens, Advised],
-            w_tinylfu = "w-tinylfu" [Candidate, RehearsedFirst, Opens, Advised],
+            lirs = "lirs" [Candidate, Opens, Advised, TwoQueues],
+            w_tinylfu = "w-tinylfu" [Candidate, RehearsedFirst, Opens, Advised, FourQueues],
             lfu_history = "lfu-history" [CountsRequests, MayPrefill, TakesCounts],
             constant = "const" [ChoosesByNumber, NeedsVolumeSize, TakesMarks],
             directory = "directory" [Protects, TakesMarks],
@@ -46,19 +46,19 @@ macro_rules! registered {
             linux = "linux" [MayReadAhead],
             mglru = "mglru" [TakesMarks, MayReadAhead],
             two_handed_clock = "two-handed-clock" [TakesMarks],
-            car = "car" [TakesMarks],
+            car = "car" [TakesMarks, TwoQueues],
             lrfu = "lrfu",
             hyperbolic = "hyperbolic" [TakesMarks],
             lhd = "lhd",
             lecar = "lecar",
             gdsf = "gdsf" [AnySize],
-            clock2q_plus = "clock2q-plus" [TakesMarks],
+            clock2q_plus = "clock2q-plus" [TakesMarks, TwoQueues],
             lru_k = "lru-k",
             lfuda = "lfuda",
             bidifilter = "bidifilter" [LivesOnDemotions, BelowOneTimers],
             promote = "promote",
             lrb = "lrb",
-            cacheus = "cacheus",
+            cacheus = "cacheus" [TwoQueues],
             clock_pro = "clock-pro" [TakesMarks],
             three_l_cache = "3l-cache",
             gl_cache = "gl-cache",
@@ -66,7 +66,7 @@ macro_rules! registered {
             directed = "directed" [TakesDemotions],
             inferred = "inferred",
             second_hit = "second-hit" [AnySize],
-            auto = "auto" [TakesDemotions, Advised],
+            auto = "auto" [TakesDemotions, Advised, FourQueues],
         }
     };
 }
@@ -143,6 +143,14 @@ pub fn visit<V: Visit>(
         return built.map(|policy| visitor.visit(policy));
     }
     let kind = find(&spec.name)?;
+    let most = spec.slots_max();
+    if shape.slots > most {
+        return Err(SpecError::TooManySlots {
+            policy: spec.to_string(),
+            slots: shape.slots,
+            most,
+        });
+    }
     let mut arguments = Arguments::new(spec);
     let output = dispatch(kind, &mut arguments, shape, visitor)?;
     arguments.finish()?;
@@ -265,6 +273,46 @@ mod tests {
         let is_known = |name: &str| Kind::ALL.iter().any(|kind| kind.name() == name);
         for (other, known) in ALSO_KNOWN {
             assert!(!is_known(other) && is_known(known), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_policy_with_several_queues_says_so_and_has_as_many_slots_as_fit() {
+        for &kind in Kind::ALL {
+            let has = |wanted| kind.traits().contains(&wanted);
+            let source = kind.source_text();
+            let all = source.matches("LogQueues<").count() + source.matches("GhostLists<").count();
+            let twos =
+                source.matches("LogQueues<2>").count() + source.matches("GhostLists<2>").count();
+            let holds_candidates = PolicySpec::of(kind).slots_max() < u32::MAX / 2 && all == 0;
+            assert_eq!(
+                has(Trait::TwoQueues),
+                all > 0 && all == twos,
+                "{}",
+                kind.name()
+            );
+            assert_eq!(
+                has(Trait::FourQueues),
+                all > twos || holds_candidates,
+                "{}",
+                kind.name()
+            );
+        }
+        let most = PolicySpec::plain("auto").slots_max();
+        for &kind in Kind::ALL
+            .iter()
+            .filter(|kind| kind.traits().contains(&Trait::Candidate))
+        {
+            assert!(most <= PolicySpec::of(kind).slots_max(), "{}", kind.name());
+        }
+        let shape = Shape {
+            slots: 9 << 28,
+            seed: 0,
+        };
+        for policy in ["arc", "slru", "exclusive(2q)"] {
+            let spec: PolicySpec = policy.parse().expect("valid");
+            let error = build(&spec, &shape).map(drop).expect_err("too many slots");
+            assert!(error.to_string().contains("can order"), "{error}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a policy string requires: the traits of the policy that it names, and of those inside.
 
+use crate::structures::LogQueues;
 use crate::{Argument, Kind, PolicySpec, Trait};
 
 impl PolicySpec {
@@ -20,6 +21,18 @@ impl PolicySpec {
                 Argument::Inner(inner) => inner.find_mut(wanted),
                 Argument::Named(..) => None,
             })
+    }
+
+    /// The most slots that a level with this policy can have.
+    #[must_use]
+    pub fn slots_max(&self) -> u32 {
+        if self.has(Trait::FourQueues) {
+            LogQueues::<4>::SLOTS_MAX
+        } else if self.has(Trait::TwoQueues) {
+            LogQueues::<2>::SLOTS_MAX
+        } else {
+            LogQueues::<1>::SLOTS_MAX
+        }
     }
 
     /// Whether the policy depends on the future, so that it cannot run live.

@@ -64,6 +64,18 @@ pub enum SpecError {
         /// What it should be.
         expected: String,
     },
+    /// More slots than the policy can order.
+    #[error(
+        "policy {policy:?} can order {most} blocks at most, and there are {slots}; take larger blocks"
+    )]
+    TooManySlots {
+        /// The policy.
+        policy: String,
+        /// The slots of the level.
+        slots: u32,
+        /// How many there can be.
+        most: u32,
+    },
     /// A policy from outside the registry cannot be had, or gave an answer that cannot be followed.
     #[error("policy {policy}: {problem}")]
     External {

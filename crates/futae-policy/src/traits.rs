@@ -56,4 +56,8 @@ pub enum Trait {
     MayReadAhead,
     /// Keeps blocks of protected files; its parameter `max_protected` bounds how many.
     Protects,
+    /// Keeps slots in two queues over one space, whose places take a bit to name the queue, so it has room for half as many slots.
+    TwoQueues,
+    /// The same with up to four queues and a quarter of the slots.
+    FourQueues,
 }

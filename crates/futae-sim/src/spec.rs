@@ -48,16 +48,17 @@ pub enum LevelSpecError {
         /// What is wrong with the size.
         source: SizeError,
     },
-    /// No blocks, or more than can be numbered.
+    /// No blocks, or more than the policy can order.
     #[error(
-        "level {text:?} has {blocks} blocks; a level has between 1 and {}",
-        Self::BLOCKS_MAX
+        "level {text:?} has {blocks} blocks; with this policy a level has between 1 and {most}"
     )]
     Blocks {
         /// What was written.
         text: String,
         /// The blocks it would have.
         blocks: u64,
+        /// The most that it can have.
+        most: u32,
     },
     /// More blocks than are ever requested, and too many for tables of that length.
     #[error(
@@ -77,8 +78,6 @@ impl LevelSpecError {
     /// The largest number of blocks of a level that exceeds the requested blocks: its tables need
     /// memory nevertheless.
     pub const IDLE_BLOCKS_MAX: u64 = 1 << 28;
-    /// The largest number of blocks of a level: slots have 32 bits, and one value means none.
-    pub const BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
 }
 
 /// Slots of a trial level, for which a policy is built to check its string.
@@ -107,13 +106,15 @@ impl LevelSpec {
                 blocks,
             });
         }
-        if blocks == 0 || blocks > LevelSpecError::BLOCKS_MAX {
-            return Err(LevelSpecError::Blocks {
+        let most = self.policy.slots_max();
+        match u32::try_from(blocks) {
+            Ok(slots @ 1..) if slots <= most => Ok(slots),
+            _ => Err(LevelSpecError::Blocks {
                 text: self.to_string(),
                 blocks,
-            });
+                most,
+            }),
         }
-        Ok(blocks as u32)
     }
 
     /// Whether the policy, or an inner one, needs to know future requests.
@@ -261,6 +262,26 @@ mod tests {
             Ok(1),
             "at least one block"
         );
+    }
+
+    #[test]
+    fn a_level_has_as_many_blocks_as_its_policy_can_order() {
+        let all = u64::from(u32::MAX);
+        for (policy, most) in [
+            ("lru", all - 1),
+            ("fifo", all - 1),
+            ("exclusive", all - 1),
+            ("arc", (1 << 31) - 2),
+            ("exclusive(2q)", (1 << 31) - 2),
+            ("slru", (1 << 30) - 2),
+            ("auto", (1 << 30) - 2),
+        ] {
+            let slots = |blocks| level(&format!("{policy}:{blocks}blocks")).slots(4096, all);
+            assert_eq!(slots(most).map(u64::from), Ok(most));
+            let error = slots(most + 1).expect_err("too many").to_string();
+            let named = [policy, &format!("between 1 and {most}")];
+            assert!(named.iter().all(|part| error.contains(part)), "{error}");
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The folder of a sweep: its manifest, a file for each cell that is done, and the table of all.
 
+use crate::whole_file::{remove_unfinished, write};
 use crate::{Plan, Rows, Source, SweepError, Table, summary, traces};
 use futae_sim::run::Column;
-use std::fs::{self, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The results of a sweep, cell by cell.
@@ -14,7 +14,7 @@ pub struct Folder<'a> {
 }
 
 impl<'a> Folder<'a> {
-    /// Opens the folder, or makes it.
+    /// Opens the folder, or makes it. What a process that was killed has left unfinished is removed.
     ///
     /// # Errors
     ///
@@ -22,6 +22,10 @@ impl<'a> Folder<'a> {
     pub fn open(path: &Path, plan: &'a Plan) -> Result<Self, SweepError> {
         fs::create_dir_all(path.join("cells"))
             .map_err(|why| SweepError::file("cannot make the folder", path, &why))?;
+        for folder in [path, &path.join("cells")] {
+            remove_unfinished(folder)
+                .map_err(|why| SweepError::file("cannot read the folder", folder, &why))?;
+        }
         let manifest = path.join("manifest");
         match fs::read_to_string(&manifest) {
             Ok(text) if text == plan.manifest => {}
@@ -102,6 +106,15 @@ impl<'a> Folder<'a> {
         table.columns()
     }
 
+    /// Writes another file of the table.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), SweepError> {
+        write(&self.path.join(name), bytes)
+    }
+
     /// Writes the table as `results.csv`, and its [`summary()`] as `summary.csv`. Returns where the table is.
     ///
     /// # Errors
@@ -114,21 +127,6 @@ impl<'a> Folder<'a> {
         write(&path, Column::csv(columns).as_bytes())?;
         Ok(path)
     }
-}
-
-/// Writes a file that is whole under its name, or not there.
-pub fn write(path: &Path, bytes: &[u8]) -> Result<(), SweepError> {
-    let written = || -> io::Result<()> {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::Builder::new()
-            .prefix(".futae-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    written().map_err(|why| SweepError::file("cannot write", path, &why))
 }
 
 /// Says where two manifests part.

@@ -15,6 +15,7 @@ mod plan;
 mod rows;
 mod summary;
 mod traces;
+mod whole_file;
 mod work;
 
 pub use error::SweepError;

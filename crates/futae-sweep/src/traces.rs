@@ -1,7 +1,7 @@
 //! Which trace files the results in a folder are of.
 
-use crate::folder::write;
 use crate::plan::Source;
+use crate::whole_file::write;
 use crate::{Plan, SweepError};
 use std::collections::HashMap;
 use std::fs::{self, File};

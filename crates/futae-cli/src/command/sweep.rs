@@ -1,8 +1,6 @@
 //! `futae sweep`: a plan of many simulations, each of them a cell that is done once.
 
 use super::trace_args::{say_doubts, say_skipped};
-#[cfg(feature = "parquet")]
-use crate::save::TableFile;
 use crate::save::print;
 use anyhow::anyhow;
 use futae_sim::run::TraceFacts;
@@ -69,7 +67,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let columns = folder.table().map_err(failure)?;
         let table = folder.write_csv(&columns).map_err(failure)?;
         #[cfg(feature = "parquet")]
-        TableFile::new(&table.with_extension("parquet"))?.write(&columns)?;
+        folder
+            .write("results.parquet", &crate::save::parquet(&columns)?)
+            .map_err(failure)?;
         told += &format!(", {} failed; {}", failures.len(), table.display());
     }
     print(&format!("{told}\n"))?;

@@ -26,6 +26,8 @@ pub struct LogQueues<const QUEUES: usize = 1> {
     places: Vec<u32>,
     /// The number of slots for which the queues were made.
     slots: u32,
+    /// The longest log: as many cells as a place can name.
+    cells_max: usize,
 }
 
 impl<const QUEUES: usize> LogQueues<QUEUES> {
@@ -35,6 +37,9 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
     /// The cell in a place.
     const CELLS: u32 = u32::MAX >> (u32::BITS - Self::CELL_BITS);
 
+    /// The most slots that there can be. A log that holds all of them has a cell left for a slot that moves.
+    pub const SLOTS_MAX: u32 = Self::CELLS - 1;
+
     /// Empty queues, with room for `slots` slots together; more are added as they come.
     #[must_use]
     pub fn new(slots: u32) -> Self {
@@ -43,6 +48,8 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
             logs: std::array::from_fn(|_| Log::default()),
             places: Vec::with_capacity(slots as usize),
             slots,
+            // The last place is `NIL`.
+            cells_max: Self::CELLS as usize,
         }
     }
 
@@ -238,17 +245,19 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         let log = &mut self.logs[q];
         if log.sweep.is_none() {
             let (length, cells) = (log.length as usize, log.cells.len());
-            if length * 4 > cells * 3 || (length * 2 > cells && cells < roomy) || cells == 0 {
+            let is_tight = length * 4 > cells * 3 || (length * 2 > cells && cells < roomy);
+            if cells == 0 || is_tight && cells < self.cells_max {
                 self.grow(q);
                 return;
             }
+            assert!(length < cells, "more slots than can be queued");
             log.sweep = Some(Sweep {
                 left: log.used,
                 to: log.after(log.head, log.used - 1),
             });
         }
         let full = log.used as usize == log.cells.len();
-        log.tidy_at = (log.used + PACE).min(log.cells.len() as u32);
+        log.tidy_at = log.used.saturating_add(PACE).min(log.cells.len() as u32);
         while self.sweep_word(q) && full {}
     }
 
@@ -288,21 +297,22 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
     /// The number of cells with which gaps need closing less than once per as many appends as there
     /// are slots.
     fn roomy(&self) -> usize {
-        self.slots as usize * 5 / 2
+        (self.slots as usize * 5 / 2).min(self.cells_max)
     }
 
-    /// Enlarges queue `q`.
-    fn grow(&mut self, q: usize) {
+    /// The number of cells that queue `q` gets next.
+    fn larger(&self, q: usize) -> usize {
         let wanted = match self.logs[q].cells.len() {
             0 if QUEUES == 1 => self.roomy(),
             cells if cells < self.roomy() => (cells * 2).min(self.roomy()),
             cells => cells * 2,
         };
-        let wanted = wanted.max(64);
-        assert!(
-            (wanted as u64) < 1 << Self::CELL_BITS,
-            "more slots than can be queued"
-        );
+        wanted.max(64).min(self.cells_max)
+    }
+
+    /// Enlarges queue `q`.
+    fn grow(&mut self, q: usize) {
+        let wanted = self.larger(q);
         let held: Vec<Slot> = self.iter(q).collect();
         let log = &mut self.logs[q];
         log.cells = vec![0; wanted];
@@ -344,7 +354,14 @@ mod tests {
 
     /// Equal to plain deques under these operations; all is compared after every `every`th.
     fn equals_plain<const QUEUES: usize>(slots: u32, steps: &[(u8, usize, u32)], every: usize) {
-        let mut lines = LogQueues::<QUEUES>::new(slots);
+        equals(LogQueues::<QUEUES>::new(slots), steps, every);
+    }
+
+    fn equals<const QUEUES: usize>(
+        mut lines: LogQueues<QUEUES>,
+        steps: &[(u8, usize, u32)],
+        every: usize,
+    ) {
         let mut model: Vec<VecDeque<u32>> = vec![VecDeque::new(); QUEUES];
         for (at, &(what, q, s)) in steps.iter().enumerate() {
             let q = q % QUEUES;
@@ -460,6 +477,53 @@ mod tests {
             equals_plain::<1>(slots, &steps, 1);
             equals_plain::<3>(slots, &steps, 1);
         }
+    }
+
+    /// A log may have one gap only, as that of more than 3 billion slots has hardly more.
+    #[test]
+    fn a_log_of_the_greatest_length_holds_all_slots_but_one() {
+        for slots in [3, 63, 64, 127, 200] {
+            let most = |cells_max| slots as usize + cells_max;
+            for cells_max in [1, 2, slots as usize / 8 + 1].map(most) {
+                let mut random = crate::Prng::new(slots);
+                let mut steps: Vec<_> = (0..slots as u32).map(|s| (1, 0, s)).collect();
+                for _ in 0..5000 {
+                    let what = random.below(2) as u8;
+                    let queue = random.below(20) as usize / 19;
+                    steps.push((what, queue, random.below(slots) as u32));
+                }
+                let one = LogQueues::<1>::new(slots as u32);
+                equals(LogQueues { cells_max, ..one }, &steps, 7);
+                let two = LogQueues::<2>::new(slots as u32);
+                equals(LogQueues { cells_max, ..two }, &steps, 7);
+            }
+        }
+    }
+
+    /// Without the memory for so many.
+    #[test]
+    fn no_log_has_more_cells_than_a_place_can_name() {
+        fn largest<const QUEUES: usize>() -> u64 {
+            let slots = LogQueues::<QUEUES>::SLOTS_MAX;
+            let queues = LogQueues::<QUEUES> {
+                slots,
+                ..LogQueues::new(0)
+            };
+            let cells = queues.roomy() as u64;
+            assert!(cells > u64::from(slots), "room for a slot that moves");
+            assert!(queues.larger(0) as u64 <= cells);
+            cells
+        }
+        assert_eq!(largest::<1>(), u64::from(u32::MAX));
+        assert_eq!(largest::<2>(), (1 << 31) - 1);
+        assert_eq!(largest::<3>(), (1 << 30) - 1);
+        assert_eq!(largest::<4>(), (1 << 30) - 1);
+        // 9 TiB in blocks of 4 KiB.
+        let queues = LogQueues::<1> {
+            slots: 9 << 28,
+            ..LogQueues::new(0)
+        };
+        assert_eq!(queues.larger(0) as u64, u64::from(u32::MAX));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What `blktrace` writes: the kernel's `blk_io_trace` records of one CPU, in the byte order of
-//! that machine, each followed by as many bytes as it says.
+//! that machine, each followed by as many bytes as it says. Records of version 8, `blk_io_trace2`,
+//! have 64 bits for the action.
 //!
 //! A request is counted once, when it is queued (Q); flushes and discards carry no data and are
 //! left out. The file of each CPU is a trace of its own; to see the requests of all in one order,
@@ -10,24 +11,66 @@ use super::context::{Context, Raw};
 use super::decoder::RecordDecoder;
 use crate::{Request, RequestKind};
 
-const RECORD_BYTES: usize = 48;
 /// The upper three bytes of the magic number; the lowest is the version.
 const MAGIC: u32 = 0x0065_6174;
+/// What is common to all requests that are queued, in the lower 16 bits of an action.
 const QUEUED: u32 = 1;
+/// A bit beside them: the number of a cgroup follows the record.
+const OF_CGROUP: u32 = 1 << 8;
+/// Categories of actions, from bit 16 on: `BLK_TC_READ`, `BLK_TC_WRITE` and `BLK_TC_DISCARD`.
 const READ: u32 = 1 << 16;
-const WRITE: u32 = 1 << 17;
-const DISCARD: u32 = 1 << 23;
+const WRITE: u32 = 1 << (16 + 1);
+const DISCARD: u32 = 1 << (16 + 13);
 const SECTOR_BYTES: u64 = 512;
+
+/// Where the fields are that are not in the same place in all versions.
+struct Layout {
+    version: u32,
+    record_bytes: usize,
+    /// The lower half of the action, which has all that is read here: in little-endian records, and in big-endian ones.
+    action_at: [usize; 2],
+    device_at: usize,
+    tail_at: usize,
+}
+
+const VERSION_7: Layout = Layout {
+    version: 7,
+    record_bytes: 48,
+    action_at: [28, 28],
+    device_at: 36,
+    tail_at: 46,
+};
+
+/// Of newer kernels, for tools that ask for it.
+const VERSION_8: Layout = Layout {
+    version: 8,
+    record_bytes: 64,
+    action_at: [32, 36],
+    device_at: 40,
+    tail_at: 50,
+};
 
 pub struct Blktrace {
     big_endian: bool,
+    layout: Layout,
 }
 
 impl Blktrace {
     pub fn new(head: &[u8]) -> Self {
+        let big_endian = head.starts_with(&MAGIC.to_be_bytes()[1..]);
+        let version = head.get(if big_endian { 3 } else { 0 });
         Self {
-            big_endian: head.starts_with(&MAGIC.to_be_bytes()[1..]),
+            big_endian,
+            layout: match version {
+                Some(8) => VERSION_8,
+                _ => VERSION_7,
+            },
         }
+    }
+
+    /// Whether a record of any version begins so.
+    fn is_record(&self, record: &[u8]) -> bool {
+        self.u32(record, 0) >> 8 == MAGIC
     }
 
     fn u32(&self, record: &[u8], at: usize) -> u32 {
@@ -52,12 +95,12 @@ impl Blktrace {
 /// Whether the data begins with a record.
 pub fn looks_like(head: &[u8]) -> bool {
     let decoder = Blktrace::new(head);
-    head.len() >= RECORD_BYTES && decoder.u32(head, 0) >> 8 == MAGIC
+    head.len() >= decoder.layout.record_bytes && decoder.is_record(head)
 }
 
 impl RecordDecoder for Blktrace {
     fn record_bytes(&self) -> usize {
-        RECORD_BYTES
+        self.layout.record_bytes
     }
 
     fn has_tails(&self) -> bool {
@@ -65,7 +108,8 @@ impl RecordDecoder for Blktrace {
     }
 
     fn tail_bytes(&self, record: &[u8]) -> usize {
-        let [a, b] = [record[46], record[47]];
+        let at = self.layout.tail_at;
+        let [a, b] = [record[at], record[at + 1]];
         usize::from(if self.big_endian {
             u16::from_be_bytes([a, b])
         } else {
@@ -78,12 +122,19 @@ impl RecordDecoder for Blktrace {
         record: &[u8],
         context: &mut Context,
     ) -> Result<Option<Request>, TraceErrorKind> {
-        if self.u32(record, 0) >> 8 != MAGIC {
+        let layout = &self.layout;
+        if !self.is_record(record) {
             return Err(TraceErrorKind::NotARecord { format: "blktrace" });
         }
-        let action = self.u32(record, 28);
+        if self.u32(record, 0) & 0xff != layout.version {
+            return Err(TraceErrorKind::NotARecord {
+                format: "blktrace (version 7 or 8, the same in all records)",
+            });
+        }
+        let action = self.u32(record, layout.action_at[usize::from(self.big_endian)]);
         let bytes = u64::from(self.u32(record, 24));
-        if action & 0xffff != QUEUED || action & DISCARD != 0 || bytes == 0 {
+        let is_queued = action & 0xffff & !OF_CGROUP == QUEUED;
+        if !is_queued || action & DISCARD != 0 || bytes == 0 {
             return Ok(None);
         }
         let kind = match (action & READ != 0, action & WRITE != 0) {
@@ -91,7 +142,7 @@ impl RecordDecoder for Blktrace {
             (true, false) => RequestKind::Read,
             (false, false) => return Ok(None),
         };
-        let device = self.u32(record, 36);
+        let device = self.u32(record, layout.device_at);
         let sector = self.u64(record, 16);
         let raw = Raw {
             volume: context.volume(&format!("{},{}", device >> 20, device & 0xf_ffff))?,

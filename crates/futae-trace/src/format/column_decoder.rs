@@ -63,6 +63,26 @@ impl ColumnDecoder {
         }
     }
 
+    /// Whether a line of objects names the columns. Keys may begin with a letter, so such a line is known by names in place of numbers;
+    /// where no number tells, by names of columns.
+    fn names_columns(&self, fields: &Fields<'_>) -> bool {
+        let begins = |column: usize, is_it: fn(char) -> bool| {
+            let field = fields.all().get(column);
+            field.is_some_and(|text| text.starts_with(is_it))
+        };
+        let time = self.columns.time.map(|(column, _)| column);
+        let lengths = self.columns.length.iter().map(|it| it.0);
+        let mut numbers = time.into_iter().chain(lengths);
+        if numbers
+            .clone()
+            .any(|column| begins(column, char::is_alphabetic))
+        {
+            return true;
+        }
+        let has_number = numbers.any(|column| begins(column, char::is_numeric));
+        !has_number && names::map(fields.all()).is_some()
+    }
+
     fn time_us(&self, fields: &Fields<'_>) -> Result<Option<u64>, TraceErrorKind> {
         let Some((column, unit)) = self.columns.time else {
             return Ok(None);
@@ -161,13 +181,7 @@ impl LineDecoder for ColumnDecoder {
         let fields = Fields::up_to(self.fields, line, self.columns.separator);
         let is_name = |text: &str| text.starts_with(|c: char| c.is_alphabetic());
         let Some((column, unit)) = self.columns.offset else {
-            // Keys may begin with a letter, so a line of names is known by names in place of numbers, or by names of columns.
-            let numbers = self.columns.time.map(|(column, _)| column);
-            let mut numbers = numbers
-                .into_iter()
-                .chain(self.columns.length.iter().map(|it| it.0));
-            let names = |column: usize| fields.all().get(column).is_some_and(|text| is_name(text));
-            if is_first && (numbers.any(names) || names::map(fields.all()).is_some()) {
+            if is_first && self.names_columns(&fields) {
                 return Ok(None);
             }
             let kind = match self.columns.kind {

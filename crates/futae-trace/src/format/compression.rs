@@ -1,5 +1,8 @@
 //! Compressed traces, recognised by their first bytes.
 
+use super::members::Members;
+use bzip2::bufread::BzDecoder;
+use flate2::bufread::GzDecoder;
 use liblzma::bufread::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 use std::io::{self, BufReader, Cursor, Read};
@@ -81,14 +84,14 @@ pub fn decompress(mut raw: Source) -> io::Result<(Compression, Source)> {
     let whole = BufReader::with_capacity(BUFFER_BYTES, whole);
     let plain: Source = match compression {
         Compression::None => Box::new(whole),
-        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
+        Compression::Gzip => Box::new(Members::new(whole, GzDecoder::new, GzDecoder::into_inner)),
         Compression::Zstd => Box::new(zstd::Decoder::with_buffer(whole)?),
         Compression::Xz => {
             let decoder = Stream::new_stream_decoder(XZ_MEMORY_BYTES_MAX, CONCATENATED)
                 .map_err(io::Error::from)?;
             Box::new(XzDecoder::new_stream(whole, decoder))
         }
-        Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
+        Compression::Bzip2 => Box::new(Members::new(whole, BzDecoder::new, BzDecoder::into_inner)),
     };
     Ok((compression, plain))
 }

@@ -67,7 +67,10 @@ impl LineDecoder for Iolog {
                 self.waited_us = self.waited_us.saturating_add(wait);
                 return Ok(None);
             }
-            "add" | "open" | "close" | "sync" | "datasync" | "trim" => return Ok(None),
+            "add" | "open" | "close" | "sync" | "datasync" | "sync_file_range" | "syncfs"
+            | "trim" => {
+                return Ok(None);
+            }
             other => {
                 let text = other.chars().take(40).collect();
                 return Err(TraceErrorKind::Field {

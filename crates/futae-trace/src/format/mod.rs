@@ -26,6 +26,7 @@ mod formats;
 mod formats_by_name;
 mod ids;
 mod line;
+mod members;
 mod meter;
 mod msr;
 mod names;

@@ -11,7 +11,7 @@ use super::TraceErrorKind;
 use super::rows::{Cell, Rows, TableColumn};
 use parquet::basic::ConvertedType;
 use parquet::column::reader::ColumnReader;
-use parquet::data_type::ByteArray;
+use parquet::data_type::{ByteArray, FixedLenByteArray};
 use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 use std::fs::File;
 use std::io::Read;
@@ -209,25 +209,18 @@ impl Column {
             }
             ColumnReader::DoubleColumnReader(reader) => read!(reader, Cell::Real),
             ColumnReader::ByteArrayColumnReader(reader) => {
-                read!(reader, |v: ByteArray| Cell::Text(text_of(v.data())));
+                read!(reader, |v: ByteArray| Cell::of_bytes(v.data()));
+            }
+            ColumnReader::FixedLenByteArrayColumnReader(reader) => {
+                read!(reader, |v: FixedLenByteArray| Cell::of_bytes(v.data()));
             }
             // `want` refuses them, with their names.
-            ColumnReader::Int96ColumnReader(_) | ColumnReader::FixedLenByteArrayColumnReader(_) => {
-                let text = "a column is not of numbers, truth values or text".to_owned();
+            ColumnReader::Int96ColumnReader(_) => {
+                let text = "a column is not of numbers, truth values, text or bytes".to_owned();
                 return Err(TraceErrorKind::Parquet(text));
             }
         }
         Ok(())
-    }
-}
-
-/// Text, or the hexadecimal digits of bytes that are none: different bytes are different keys.
-fn text_of(bytes: &[u8]) -> String {
-    match str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_) => bytes
-            .iter()
-            .fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}")),
     }
 }
 

@@ -127,6 +127,10 @@ impl<R: Rows> Table<R> {
             Some((&all[column], cells.get(self.next)?))
         };
         let mut next = || next().ok_or(TraceErrorKind::NotARecord { format: "table" });
+        // First, since rows without a request, such as deletions, may lack a size.
+        let Some(kind) = self.kind()? else {
+            return Ok(None);
+        };
         let bytes = |at: (&TableColumn, &Cell), unit: u64| {
             let whole = named(at, at.1.whole())?;
             whole.checked_mul(unit).ok_or(TraceErrorKind::OutOfRange)
@@ -140,20 +144,9 @@ impl<R: Rows> Table<R> {
             let length = length_bytes.checked_add(bytes(next()?, unit)?);
             length_bytes = length.ok_or(TraceErrorKind::OutOfRange)?;
         }
-        let kind = match self.columns.kind {
-            Some((_, code)) => {
-                let at = next()?;
-                let text = at.1.text();
-                named(
-                    at,
-                    match self.has_keys() {
-                        true => fields::operation(&text, code),
-                        false => fields::kind(&text, code).map(Some),
-                    },
-                )?
-            }
-            None => Some(RequestKind::Read),
-        };
+        if self.columns.kind.is_some() {
+            next()?;
+        }
         let time_us = match self.columns.time {
             Some((_, unit)) => {
                 let at = next()?;
@@ -161,7 +154,6 @@ impl<R: Rows> Table<R> {
             }
             None => None,
         };
-        let Some(kind) = kind else { return Ok(None) };
         let mut names = Vec::new();
         let last = self.columns.volume.len() + self.columns.key.len();
         while names.len() < last {
@@ -209,6 +201,23 @@ impl<R: Rows> Table<R> {
             context.note_latency(us);
         }
         Ok(Some(request))
+    }
+
+    /// What the next row asks for; none if it has no request.
+    fn kind(&self) -> Result<Option<RequestKind>, TraceErrorKind> {
+        let Some((column, code)) = self.columns.kind else {
+            return Ok(Some(RequestKind::Read));
+        };
+        // It is behind the offset and the lengths.
+        let before = usize::from(self.columns.offset.is_some()) + self.columns.length.len();
+        let cell = self.cells.get(before).and_then(|it| it.get(self.next));
+        let cell = cell.ok_or(TraceErrorKind::NotARecord { format: "table" })?;
+        let text = cell.text();
+        let kind = match self.has_keys() {
+            true => fields::operation(&text, code),
+            false => fields::kind(&text, code).map(Some),
+        };
+        named((&self.rows.columns()[column], cell), kind)
     }
 
     fn has_keys(&self) -> bool {
@@ -291,6 +300,17 @@ fn named<T>(
 }
 
 impl Cell {
+    /// A value of bytes: their text, or their hexadecimal digits if they are none. Different bytes are different keys.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self::Text(match str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => bytes
+                .iter()
+                .fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}")),
+        })
+    }
+
     fn text(&self) -> Cow<'_, str> {
         match self {
             Self::None => Cow::Borrowed(""),

@@ -147,7 +147,7 @@ fn blkparse_and_iolog_are_read() {
         &["0 R 0+4096 @0", "1 W 8192+512 @150"],
     );
     let v3 = "fio version 3 iolog\n18 /f add\n122 /f open\n126 /f read 0 4096\n3270 /f trim 0 9\n\
-              3476 /f write 28672 4096\n4118 /f close\n";
+              3300 /f sync_file_range 0 4096\n3310 /f syncfs 0 0\n3476 /f write 28672 4096\n4118 /f close\n";
     check(
         "a",
         v3,
@@ -217,15 +217,22 @@ fn binary_formats_are_told_apart_and_read() {
     let queued = [
         blktrace(1 << 16 | 1, 16, 4096),
         blktrace(1 << 17 | 1, 24, 512),
-        blktrace(1 << 17 | 1 << 23 | 1, 24, 512),
+        // A discard: BLK_TC_DISCARD is 1 << 13, above BLK_TC_SHIFT.
+        blktrace(1 << 17 | 1 << (16 + 13) | 1, 24, 512),
         blktrace(1 << 17 | 15, 24, 512),
         blktrace(1 << 17 | 1, 0, 0),
+        // With the number of its cgroup.
+        blktrace(1 << 16 | 1 << 8 | 1, 32, 512),
     ];
     check(
         "a",
         queued.concat(),
         Format::Blktrace,
-        &["0 R 8192+4096 @5000", "0 W 12288+512 @5000"],
+        &[
+            "0 R 8192+4096 @5000",
+            "0 W 12288+512 @5000",
+            "0 R 16384+512 @5000",
+        ],
     );
 
     check("a.le32.zst", [1, 0, 0, 0], Format::Le32, &["0 R 4096+4096"]);
@@ -264,6 +271,55 @@ fn a_trace_of_the_other_byte_order_is_read() {
         record.extend(word.to_be_bytes());
     }
     check("a", record, Format::Blktrace, &["0 R 8192+4096 @5000"]);
+}
+
+/// As the kernel's `blk_io_trace2`, with a tail of two bytes.
+fn blktrace_2(action: u64, bytes: u32, order: fn(u64, usize) -> Vec<u8>) -> Vec<u8> {
+    let fields = [
+        (0x6561_7408, 4),
+        (1, 4),
+        (5_000_000, 8),
+        (16, 8),
+        (u64::from(bytes), 4),
+        (99, 4),
+        (action, 8),
+        (8 << 20 | 1, 4),
+        (0, 4),
+        (0, 2),
+        (2, 2),
+        (0, 8),
+        (0, 4),
+        (0x0707, 2),
+    ];
+    let bytes = fields
+        .into_iter()
+        .flat_map(|(value, bytes)| order(value, bytes));
+    bytes.collect()
+}
+
+#[test]
+fn version_8_of_blktrace_is_read_in_either_byte_order() {
+    let little = |value: u64, bytes| value.to_le_bytes()[..bytes].to_vec();
+    let big = |value: u64, bytes| value.to_be_bytes()[8 - bytes..].to_vec();
+    for order in [little, big] {
+        // A zone append has a category above 32 bits beside that of a write.
+        let records = [
+            blktrace_2(1 << 16 | 1, 4096, order),
+            blktrace_2(1 << 32 | 1 << 17 | 1, 512, order),
+            blktrace_2(1 << 29 | 1 << 17 | 1, 512, order),
+        ];
+        check(
+            "a",
+            records.concat(),
+            Format::Blktrace,
+            &["0 R 8192+4096 @5000", "0 W 8192+512 @5000"],
+        );
+    }
+    let mixed = [blktrace(1 << 16 | 1, 16, 512), blktrace_2(1, 0, little)].concat();
+    let error = reader("a", &mixed, &TraceOptions::default())
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .expect_err("two versions");
+    assert!(error.to_string().contains("version 7 or 8"), "{error}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ use std::env;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
@@ -61,6 +61,8 @@ struct Held {
     key: Key,
     /// As it was when it was opened.
     meta: ObjectMeta,
+    /// The first tag that the store gave of it: a server may give one with data only.
+    tag: OnceLock<String>,
     scheme: ObjectStoreScheme,
 }
 
@@ -95,6 +97,10 @@ pub fn open(text: &str) -> io::Result<Named> {
     let held = Arc::new(Held {
         store,
         key,
+        tag: meta
+            .e_tag
+            .clone()
+            .map_or_else(OnceLock::new, OnceLock::from),
         meta,
         scheme,
     });
@@ -177,7 +183,9 @@ impl Held {
             .get_opts(&self.key, options)
             .await
             .map_err(failed)?;
-        if got.meta.size != self.meta.size || got.meta.e_tag != self.meta.e_tag {
+        let tag = got.meta.e_tag.as_ref();
+        let is_another = |tag: &String| self.tag.get_or_init(|| tag.clone()) != tag;
+        if got.meta.size != self.meta.size || tag.is_some_and(is_another) {
             let message = "the object was replaced while it was read; read it again";
             return Err(io::Error::other(message));
         }

@@ -1,5 +1,6 @@
 //! Writes trace files.
 
+mod destination;
 mod labels;
 mod oracle;
 #[cfg(feature = "parquet")]
@@ -10,6 +11,8 @@ mod text;
 
 use crate::format::{Compression, Context, Format, TraceError, TraceErrorKind};
 use crate::{Noted, Request, View};
+use destination::Destination;
+pub use destination::open_here;
 pub use record::Extras;
 use record::{Encoder, Record};
 use sink::Sink;
@@ -83,14 +86,17 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Begins a file, in place of one that may be there.
+    /// Begins a file, in place of one that may be there. A name that is a link goes on being one. Pipes and terminals are written
+    /// directly, and so is what this process has open, as `/dev/stdout` is.
     pub fn create(path: &Path, options: &WriteOptions) -> Result<Self, TraceError> {
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let sink = Sink::create(path, directory, options.compression).map_err(Into::into);
-        Self::start(path, sink, directory, options)
+        let destination = Destination::of(path).map_err(|error| TraceError {
+            path: path.to_owned(),
+            at: None,
+            kind: error.into(),
+        })?;
+        let directory = destination.directory();
+        let sink = Sink::create(destination, options.compression).map_err(Into::into);
+        Self::start(path, sink, &directory, options)
     }
 
     /// Writes a trace to anywhere; `path` is its name in errors.

@@ -1,10 +1,11 @@
 //! The output of a trace: compressed or not, and under its final name only when it is complete.
 
+use super::destination::{Destination, refusal};
 use crate::format::Compression;
-use std::fs::{File, Permissions};
+use std::fs::Permissions;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tempfile::TempPath;
 
 type Out = BufWriter<Box<dyn Write + Send>>;
@@ -29,20 +30,21 @@ enum Compressor {
 }
 
 impl Sink {
-    /// A file at `path`, which is in `directory`. An existing file that is not a regular one (a
-    /// pipe, a terminal) is written directly.
-    pub fn create(path: &Path, directory: &Path, compression: Compression) -> io::Result<Self> {
-        if path.exists() && !path.is_file() {
-            let file = File::options().write(true).open(path)?;
-            return Self::new(Box::new(file), compression);
-        }
+    /// Begins to write to a destination.
+    pub fn create(destination: Destination, compression: Compression) -> io::Result<Self> {
+        let directory = destination.directory();
+        let path = match destination {
+            Destination::File(path) => path,
+            Destination::Open(file) => return Self::new(Box::new(file), compression),
+        };
         let (file, temporary) = tempfile::Builder::new()
             .prefix(".futae-")
             .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory)?
+            .tempfile_in(&directory)
+            .map_err(|error| refusal(&error, &directory))?
             .into_parts();
         let mut sink = Self::new(Box::new(file), compression)?;
-        sink.names = Some((temporary, path.to_owned()));
+        sink.names = Some((temporary, path));
         Ok(sink)
     }
 

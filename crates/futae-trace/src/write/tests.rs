@@ -5,6 +5,7 @@ use futae_policy::VolumeId;
 use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, proptest};
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -354,6 +355,41 @@ fn a_file_appears_when_it_is_whole() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(reader.file_bytes_read(), std::fs::metadata(&path)?.len());
     TraceWriter::create(Path::new("/dev/null"), &options)?.finish()?;
     assert!(TraceWriter::create(Path::new("/nowhere/x.csv"), &options).is_err());
+    Ok(())
+}
+
+#[test]
+fn a_link_goes_on_being_one_and_what_is_open_is_written_behind_what_it_has()
+-> Result<(), Box<dyn std::error::Error>> {
+    let directory = tempfile::tempdir()?;
+    let at = |name: &str| directory.path().join(name);
+    let options = options(Format::Csv, Compression::None, View::Start);
+    let header = super::CsvLines::header();
+
+    std::fs::create_dir(at("elsewhere"))?;
+    std::fs::write(at("elsewhere/t.csv"), "what was there")?;
+    std::os::unix::fs::symlink("elsewhere/t.csv", at("link"))?;
+    TraceWriter::create(&at("link"), &options)?.finish()?;
+    assert!(at("link").is_symlink());
+    assert_eq!(std::fs::read_to_string(at("elsewhere/t.csv"))?, header);
+
+    // As /dev/stdout is a link, here to a file that a shell has opened with >>.
+    std::fs::write(at("output"), "before\n")?;
+    let output = std::fs::File::options().append(true).open(at("output"))?;
+    let descriptor = format!("/proc/self/fd/{}", output.as_raw_fd());
+    std::os::unix::fs::symlink(&descriptor, at("stdout"))?;
+    for name in [at("stdout"), descriptor.into()] {
+        TraceWriter::create(&name, &options)?.finish()?;
+        assert!(name.is_symlink());
+    }
+    let expected = format!("before\n{header}{header}");
+    assert_eq!(std::fs::read_to_string(at("output"))?, expected);
+
+    let refused = TraceWriter::create(&at("nowhere/t.csv"), &options).map(drop);
+    let refused = refused.expect_err("no directory").to_string();
+    let nowhere = at("nowhere");
+    let why = format!("t.csv: there is no directory {}", nowhere.display());
+    assert!(refused.ends_with(&why), "{refused}");
     Ok(())
 }
 

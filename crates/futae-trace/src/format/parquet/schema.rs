@@ -100,14 +100,11 @@ fn time(root: &Type) -> Option<(&'static str, u64)> {
 
 /// The name of a type whose values cannot be read; none of one whose values can.
 fn unreadable(root: &Type) -> Option<String> {
-    let (precision, scale, bytes) = match *root {
+    let (precision, scale) = match *root {
         Type::PrimitiveType {
-            precision,
-            scale,
-            type_length,
-            ..
-        } => (precision, scale, type_length),
-        Type::GroupType { .. } => (0, 0, 0),
+            precision, scale, ..
+        } => (precision, scale),
+        Type::GroupType { .. } => (0, 0),
     };
     let info = root.get_basic_info();
     let physical = root.get_physical_type();
@@ -118,16 +115,11 @@ fn unreadable(root: &Type) -> Option<String> {
         (ConvertedType::DECIMAL, _) => Some(format!("DECIMAL({precision},{scale})")),
         (ConvertedType::INTERVAL, _) => Some("INTERVAL".to_owned()),
         (_, Some(LogicalType::Float16)) => Some("FLOAT16".to_owned()),
-        (_, Some(LogicalType::Uuid)) => Some("UUID".to_owned()),
         // A type that came after this reader.
         (_, Some(LogicalType::_Unknown { field_id })) => {
             Some(format!("{physical} with the unknown meaning {field_id}"))
         }
-        _ => match physical {
-            Physical::INT96 => Some("INT96".to_owned()),
-            Physical::FIXED_LEN_BYTE_ARRAY => Some(format!("FIXED_LEN_BYTE_ARRAY({bytes})")),
-            _ => None,
-        },
+        _ => (physical == Physical::INT96).then(|| "INT96".to_owned()),
     }
 }
 

@@ -63,6 +63,10 @@ fn cachelib_repeats_requests_as_often_as_a_record_says() {
     let old = "key,op,size,op_count,key_size\n7,GET,0,2,30\n";
     let get = at(0, 'R', 30, None);
     check("a", old, Format::CacheLib, &[&get, &get]);
+    // A key may be what a column is named.
+    let named = "key,op,size,op_count,key_size\nkey,GET,0,2,30\noffset,SET,0,1,30\n";
+    let set = at(1, 'W', 30, None);
+    check("a", named, Format::CacheLib, &[&get, &get, &set]);
     let none = error(
         "key,op,size,op_count,key_size\n7,GET,0,0,30\n",
         Format::CacheLib,

@@ -2,7 +2,10 @@
 
 use super::{reader, show};
 use crate::{Columns, TraceError, TraceOptions};
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+use parquet::data_type::{
+    ByteArray, ByteArrayType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int32Type,
+    Int64Type,
+};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -16,6 +19,8 @@ enum Values<'a> {
     Reals(&'a [f64]),
     Texts(&'a [&'a str]),
     Bytes(&'a [&'a [u8]]),
+    /// All of the same length.
+    Fixed(&'a [&'a [u8]]),
     /// Optional ones, with 1 where there is one.
     Some(&'a [i64], &'a [i16]),
     Real(&'a [f64], &'a [i16]),
@@ -61,6 +66,13 @@ fn file_of_arrow(
                 let column = column.typed::<ByteArrayType>();
                 column.write_batch(&all, None, None)
             }
+            Values::Fixed(all) => {
+                let all = all
+                    .iter()
+                    .map(|&bytes| FixedLenByteArray::from(bytes.to_vec()));
+                let column = column.typed::<FixedLenByteArrayType>();
+                column.write_batch(&all.collect::<Vec<_>>(), None, None)
+            }
             Values::Real(values, there) => {
                 let column = column.typed::<DoubleType>();
                 column.write_batch(values, Some(there), None)
@@ -104,6 +116,50 @@ fn keys_that_are_no_text_are_different_keys() -> Result<(), Failure> {
     assert!(
         read[0] != read[1] && read[0] != read[3] && read[1] != read[3],
         "{read:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn keys_of_a_fixed_length_are_read_whether_they_are_text_or_not() -> Result<(), Failure> {
+    let keys = [
+        &[0xff, 1, 2, 3][..],
+        &[0xff, 1, 2, 4],
+        b"text",
+        &[0xff, 1, 2, 3],
+        b"text",
+    ];
+    let data = file(
+        "required fixed_len_byte_array(4) key;",
+        &[Values::Fixed(&keys)],
+    )?;
+    let key = |number: u64| format!("0 R {}+4096", number * 4096);
+    assert_eq!(read(&data, None)?, [0, 1, 2, 0, 2].map(key));
+
+    let (one, other) = ([0xee; 16], [7; 16]);
+    let data = file(
+        "required fixed_len_byte_array(16) key (UUID);",
+        &[Values::Fixed(&[&one, &other, &one])],
+    )?;
+    assert_eq!(read(&data, None)?, [0, 1, 0].map(key));
+    Ok(())
+}
+
+#[test]
+fn what_is_no_request_needs_no_size() -> Result<(), Failure> {
+    let columns = "required binary key (STRING); required binary op (STRING); optional int64 size;";
+    let values = [
+        Texts(&["a", "b", "a"]),
+        Texts(&["set", "delete", "get"]),
+        Values::Some(&[7, 9], &[1, 0, 1]),
+    ];
+    let found = read(&file(columns, &values)?, None)?;
+    assert_eq!(found, ["0 W 0+7", "0 R 0+9"]);
+    let values = [Texts(&["a"]), Texts(&["get"]), Values::Some(&[], &[0])];
+    let message = refusal(&file(columns, &values)?, None);
+    assert!(
+        message.contains("column size (INT64): there is no value"),
+        "{message}"
     );
     Ok(())
 }
@@ -238,16 +294,6 @@ fn a_column_that_cannot_be_read_is_named_with_its_type() -> Result<(), Failure> 
             "required int64 offset; required fixed_len_byte_array(2) time (FLOAT16);",
             "time",
             "FLOAT16",
-        ),
-        (
-            "required fixed_len_byte_array(16) key (UUID);",
-            "key",
-            "UUID",
-        ),
-        (
-            "required fixed_len_byte_array(8) key;",
-            "key",
-            "FIXED_LEN_BYTE_ARRAY(8)",
         ),
         (
             "required group offset { required int64 a; }",

@@ -267,6 +267,42 @@ fn every_compression_is_recognised() -> std::io::Result<()> {
 }
 
 #[test]
+fn zeros_after_compressed_members_are_padding_and_other_bytes_are_errors() -> std::io::Result<()> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(b"7\n8\n9\n")?;
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    bzip2.write_all(b"7\n8\n9\n")?;
+    for member in [gzip.finish()?, bzip2.finish()?] {
+        let count = |parts: &[&[u8]]| {
+            let reader = reader("t", &parts.concat(), &TraceOptions::default())?;
+            reader.map(|request| request.map(|_| 1)).sum()
+        };
+        let good: [(&[&[u8]], usize); 4] = [
+            (&[&member, &[0]], 3),
+            (&[&member, &[0; 700_000]], 3),
+            (&[&member, &[0; 512], &member], 6),
+            (&[&member, &member, &[0; 512]], 6),
+        ];
+        for (parts, requests) in good {
+            let found: Result<usize, TraceError> = count(parts);
+            assert_eq!(found.map_err(|e| e.to_string()), Ok(requests));
+        }
+        let cut = &member[..member.len() - 1];
+        let bad: [&[&[u8]]; 4] = [
+            &[&member, b"x"],
+            &[&member, &[0; 512], b"x"],
+            &[cut],
+            &[&member, &[0; 8], cut],
+        ];
+        for parts in bad {
+            let found: Result<usize, TraceError> = count(parts);
+            assert!(found.is_err(), "{found:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn numbers_that_begin_like_a_text_lose_no_bytes() {
     let options = TraceOptions {
         format: Some(Format::Le64),
