@@ -1,7 +1,7 @@
 //! One connection as the driver sees it: what is under way on it, and the cache above that it stands for.
 
 use crate::client::Client;
-use crate::model::NEVER;
+use crate::model::{Caller, NEVER};
 use std::collections::HashMap;
 
 /// What a request does.
@@ -43,6 +43,8 @@ pub struct Connection {
     pub id: u64,
     pub client: Client,
     pub volume: usize,
+    /// When it was made.
+    pub connected: u64,
     /// When the server first answered a request of it: from then on it is known there.
     pub since: u64,
     /// Requests under way by their cookies, which are the times at which they were issued.
@@ -58,12 +60,18 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(id: u64, client: Client, volume: usize, block_bytes: usize) -> Self {
+    pub fn new(
+        (id, connected): (u64, u64),
+        client: Client,
+        volume: usize,
+        block_bytes: usize,
+    ) -> Self {
         let size_bytes = client.export.size_bytes;
         Self {
             id,
             client,
             volume,
+            connected,
             since: NEVER,
             pending: HashMap::new(),
             others_wrote: false,
@@ -71,6 +79,14 @@ impl Connection {
             touched: HashMap::new(),
             block_bytes,
             size_bytes,
+        }
+    }
+
+    /// How the model knows it.
+    pub fn caller(&self) -> Caller {
+        Caller {
+            connection: self.id,
+            connected: self.connected,
         }
     }
 

@@ -193,7 +193,7 @@ impl Driver {
                 EXPORTS[volume], client.export.size_bytes
             ));
         }
-        self.seats[seat] = Some(Connection::new(id, client, volume, block_bytes));
+        self.seats[seat] = Some(Connection::new((id, self.now), client, volume, block_bytes));
         self.counts.reconnects += 1;
         Ok(())
     }

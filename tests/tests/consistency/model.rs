@@ -6,6 +6,7 @@
 
 use crate::rules::FIRST_FLUSH_AFTER_LOSS_FAILS;
 use crate::sector::{FACTORY, Label, SECTOR, describe};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Time of what has not happened.
@@ -86,6 +87,14 @@ pub enum Outcome {
     Failed,
 }
 
+/// Who has asked.
+#[derive(Clone, Copy)]
+pub struct Caller {
+    pub connection: u64,
+    /// When the connection was made.
+    pub connected: u64,
+}
+
 /// A volume.
 pub struct Volume {
     pub id: u32,
@@ -98,8 +107,10 @@ pub struct Volume {
     lost: u64,
     /// The last end may have taken away acknowledged writes, and no FLUSH has failed since.
     owes_failure: bool,
-    /// When a FLUSH last failed for that.
-    reported_at: u64,
+    /// When the FLUSH was issued that was the first to fail for that, and when it failed.
+    reported: (u64, u64),
+    /// The connections that have been told of it.
+    told: BTreeSet<u64>,
     /// The first FLUSH after the last end succeeded, so nothing may turn out to be lost.
     vouched: bool,
     /// A FLUSH may have failed whose client did not wait for the answer.
@@ -121,7 +132,8 @@ impl Volume {
             ended: 0,
             lost: 0,
             owes_failure: false,
-            reported_at: 0,
+            reported: (0, 0),
+            told: BTreeSet::new(),
             vouched: false,
             is_excused: false,
         }
@@ -252,7 +264,18 @@ impl Volume {
     /// # Errors
     ///
     /// If it should have failed.
-    pub fn flushed(&mut self, issue: u64, is_alone: bool) -> Result<(), String> {
+    pub fn flushed(&mut self, issue: u64, by: Caller, is_alone: bool) -> Result<(), String> {
+        let (reported_issue, reported_at) = self.reported;
+        if self.is_strict()
+            && by.connected < reported_issue
+            && issue > reported_at
+            && !self.told.contains(&by.connection)
+        {
+            return Err(
+                "FLUSH succeeded on a connection that has not been told of lost writes, and others have"
+                    .to_owned(),
+            );
+        }
         if !is_alone {
             self.keep(issue);
             return Ok(());
@@ -294,13 +317,25 @@ impl Volume {
     /// # Errors
     ///
     /// If it must not fail, unless its store has faults.
-    pub fn reported(&mut self, issue: u64, now: u64, has_faults: bool) -> Result<(), String> {
+    pub fn reported(
+        &mut self,
+        issue: u64,
+        now: u64,
+        by: Caller,
+        has_faults: bool,
+    ) -> Result<(), String> {
         if self.owes_failure {
             self.owes_failure = false;
             self.lost = 0;
-            self.reported_at = now;
+            // A store with faults may fail whenever it likes.
+            self.reported = if has_faults { (0, now) } else { (issue, now) };
+            self.told = [by.connection].into();
             self.forgive();
-        } else if !has_faults && issue > self.reported_at {
+            return Ok(());
+        }
+        let (_, reported_at) = self.reported;
+        let is_news = self.told.insert(by.connection) && by.connected < reported_at;
+        if !has_faults && issue > reported_at && !is_news {
             return Err(
                 "it failed, though no store has failed and no lost write is left to report"
                     .to_owned(),
@@ -329,7 +364,7 @@ impl Volume {
         FIRST_FLUSH_AFTER_LOSS_FAILS && !self.is_excused
     }
 
-    /// Whether a FLUSH or a FUA may fail because writes may be lost.
+    /// Whether a FLUSH or a FUA may fail because writes may be lost, of which no client has been told.
     pub fn owes_failure(&self) -> bool {
         self.owes_failure
     }

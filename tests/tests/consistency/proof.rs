@@ -1,6 +1,6 @@
 //! The model itself: what it must not let pass.
 
-use crate::model::{Outcome, Volume};
+use crate::model::{Caller, Outcome, Volume};
 use crate::rules::FIRST_FLUSH_AFTER_LOSS_FAILS;
 use crate::sector::{Label, SECTOR};
 
@@ -36,6 +36,10 @@ fn stale_torn_and_lost_sectors_are_recognised() {
     let foreign = [&torn[..SECTOR - 1], &[torn[SECTOR - 1] ^ 1]].concat();
     assert!(volume.check(at, &foreign, 21, 30).is_err());
     assert!(volume.check(at, &torn, 26, 30).is_err());
+    let [first, second, late] = [(1, 41), (2, 41), (3, 47)].map(|(connection, connected)| Caller {
+        connection,
+        connected,
+    });
     // Nothing was flushed, so a kill may bring back any of them; but then a FLUSH must say so, once.
     volume.server_ended(40, true);
     assert!(volume.check(at, &written(10), 41, 42).is_ok());
@@ -44,16 +48,22 @@ fn stale_torn_and_lost_sectors_are_recognised() {
         "it was gone"
     );
     assert!(
-        volume.flushed(45, false).is_ok(),
+        volume.flushed(45, first, false).is_ok(),
         "another one may have failed"
     );
     assert_eq!(
-        volume.flushed(45, true).is_err(),
+        volume.flushed(45, first, true).is_err(),
         FIRST_FLUSH_AFTER_LOSS_FAILS
     );
-    assert!(volume.reported(45, 46, false).is_ok());
-    assert!(volume.reported(47, 48, false).is_err());
-    assert!(volume.flushed(49, true).is_ok());
+    assert!(volume.reported(45, 46, first, false).is_ok());
+    assert!(volume.reported(47, 48, first, false).is_err());
+    assert!(volume.flushed(49, first, true).is_ok());
+    // A connection that was there is told, too, and one that came later is not.
+    assert!(volume.flushed(49, second, true).is_err());
+    assert!(volume.reported(49, 49, second, false).is_ok());
+    assert!(volume.flushed(49, second, true).is_ok());
+    assert!(volume.reported(49, 49, late, false).is_err());
+    assert!(volume.flushed(49, late, true).is_ok());
     // What is flushed is there.
     volume.begin(50, 50, at, SECTOR, 7, Some(&written(50)));
     volume.end(50, 51, at, SECTOR, done, HORIZON);

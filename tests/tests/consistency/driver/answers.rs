@@ -80,7 +80,7 @@ impl Driver {
         let place = self.config.kinds[volume];
         if let Err(error) = &result {
             self.counts.failed += 1;
-            self.may_fail(volume, &pending, op, *error)?;
+            self.may_fail(seat, volume, &pending, op, *error)?;
         }
         let is_done = result.is_ok();
         if pending.kind.changes() {
@@ -111,6 +111,7 @@ impl Driver {
         let Some(connection) = &mut self.seats[seat] else {
             return Ok(());
         };
+        let caller = connection.caller();
         match (pending.kind, result) {
             (Kind::Write, Ok(_)) => {
                 let is_newest = connection.is_newest(pending.offset, pending.length, op);
@@ -133,7 +134,7 @@ impl Driver {
                 let is_alone = !others
                     .filter(|one| one.volume == volume)
                     .any(Connection::is_flushing);
-                let flushed = self.volumes[volume].flushed(op, is_alone);
+                let flushed = self.volumes[volume].flushed(op, caller, is_alone);
                 flushed.map_err(|problem| {
                     format!(
                         "{problem}\n{}: {}",
@@ -150,6 +151,7 @@ impl Driver {
     /// Whether a request may have failed.
     fn may_fail(
         &mut self,
+        seat: usize,
         volume: usize,
         pending: &Pending,
         op: u64,
@@ -164,7 +166,9 @@ impl Driver {
         let is_remote = place == Place::Remote;
         if pending.kind == Kind::Flush || pending.fua {
             let before = self.volumes[volume].owes_failure();
-            self.volumes[volume].reported(op, self.now, is_remote)?;
+            if let Some(one) = &self.seats[seat] {
+                self.volumes[volume].reported(op, self.now, one.caller(), is_remote)?;
+            }
             self.counts.lost_flushes += u64::from(before);
             return Ok(());
         }
