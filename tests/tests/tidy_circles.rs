@@ -51,3 +51,27 @@ fn a_circle_between_files_is_found() {
     ]);
     assert_eq!(found, none, "tests may use what they test");
 }
+
+#[test]
+fn only_the_grammar_of_workloads_is_recursive() {
+    let check = |files: &[(&str, &str)]| -> Vec<String> {
+        let of = |&(path, text): &(&str, &str)| {
+            Source::new(&format!("crates/futae-trace/src/{path}"), text)
+        };
+        let files: Vec<_> = files.iter().map(of).collect();
+        let found = circles::check(&files);
+        found.into_iter().map(|finding| finding.problem).collect()
+    };
+    let inside = [
+        ("workload/a.rs", "use super::b::B;\nstruct A;"),
+        ("workload/b.rs", "use super::a::A;\nstruct B;"),
+    ];
+    assert!(check(&inside).is_empty());
+    let outside = ("write.rs", "use crate::workload::a::A;\nstruct W;");
+    assert!(check(&[inside[0], inside[1], outside]).is_empty());
+    let found = check(&[
+        ("workload/a.rs", "use crate::write::W;\nstruct A;"),
+        outside,
+    ]);
+    assert_eq!(found, ["uses write, which uses it"]);
+}

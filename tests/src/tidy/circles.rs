@@ -1,4 +1,5 @@
-//! No circle between the files of a crate: each can be read with what it uses, and nothing else.
+//! No circle between the files of a crate of `crates/`, or of the Python package: each can be read with what it uses, and nothing
+//! else.
 
 use super::{Finding, Source, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,21 +31,17 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
 
 fn check_crate(root: &str, sources: &[Source]) -> Vec<Finding> {
     let whole = Crate::of(root, sources);
-    let uses: BTreeMap<&Module, BTreeSet<Module>> = whole
-        .files
-        .keys()
-        .map(|module| (module, whole.uses(module)))
-        .collect();
+    let uses_of = |module| {
+        let mut uses = whole.uses(module);
+        uses.retain(|other| !(is_recursive(root, module) && is_recursive(root, other)));
+        (module, uses)
+    };
+    let uses: BTreeMap<&Module, BTreeSet<Module>> = whole.files.keys().map(uses_of).collect();
     let mut findings = Vec::new();
     for (module, (source, _)) in &whole.files {
         let Some(way) = way_back(module, &uses) else {
             continue;
         };
-        let mut files = way.iter().chain([module]);
-        if root == RECURSIVE.0 && files.all(|file| file.first().is_some_and(|it| it == RECURSIVE.1))
-        {
-            continue;
-        }
         // A circle is named once, at the first of its files.
         if way.iter().all(|other| module <= other) {
             let names: Vec<_> = way.iter().map(|module| module.join("::")).collect();
@@ -53,6 +50,11 @@ fn check_crate(root: &str, sources: &[Source]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether a file is in the module whose files may use each other in a circle.
+fn is_recursive(root: &str, module: &Module) -> bool {
+    root == RECURSIVE.0 && module.first().is_some_and(|first| first == RECURSIVE.1)
 }
 
 /// The shortest way from a module over others back to it: those others.

@@ -30,12 +30,12 @@ pub const OTHER_MEANINGS: [(&str, &str, &str); 8] = [
         "a value of --evictions-memory",
     ),
     (
-        "crates/futae-trace/src/format/mod.rs",
+        "crates/futae-trace/src/format/formats.rs",
         "arc",
         "a trace format",
     ),
     (
-        "crates/futae-trace/src/format/mod.rs",
+        "crates/futae-trace/src/format/formats_by_name.rs",
         "lirs",
         "a suffix of files",
     ),
