@@ -335,7 +335,7 @@ impl Watch {
 
     /// Pages that have left and could not be told, since too many waited.
     #[must_use]
-    pub fn left_unsaid(&self) -> u64 {
+    pub fn left_unreported(&self) -> u64 {
         self.control.numbers()[LEFT_UNSAID].load(Relaxed)
     }
 

@@ -71,7 +71,7 @@ impl Watch {
 
     /// Pages that have left and could not be told.
     #[must_use]
-    pub fn left_unsaid(&self) -> u64 {
+    pub fn left_unreported(&self) -> u64 {
         match *self {}
     }
 

@@ -269,12 +269,11 @@ INLINE void refer(struct inode *inode, u64 first, u64 pages)
 		count_lost(LOST_REFERENCES, (pages - SAMPLED_AT_ONCE) * sample_below >> 24);
 }
 
-/* Whether the task is in a system call that writes to a file, or changes its size: truncate, ftruncate, fallocate. Pages added
- * then are the writer's. */
+/* Whether the task is in a system call that writes to the file or changes its size. Pages added then are the writer's. */
 INLINE int is_changing(struct address_space *mapping)
 {
 	s64 call = system_call();
-	return call == 76 || call == 77 || call == 285 || is_writing(call, mapping);
+	return call == CALL_TRUNCATE || call == CALL_FTRUNCATE || call == CALL_FALLOCATE || is_writing(call, mapping);
 }
 
 /* ---- all kernels ---- */

@@ -106,16 +106,16 @@ impl Engine {
         blocks * self.block_bytes
     }
 
-    /// Drops blocks that the keeper does not hold. It has given up `untold` blocks without saying which: so many of them count as
-    /// reclaimed. Returns how many do.
-    pub fn forget(self: &Arc<Self>, blocks: &[BlockId], untold: u64) -> u64 {
+    /// Drops blocks that the keeper does not hold. The keeper has dropped `unreported` pages without an event: at most that many
+    /// of the blocks count as reclaimed. Returns how many did.
+    pub fn forget(self: &Arc<Self>, blocks: &[BlockId], unreported: u64) -> u64 {
         let mut reclaimed = 0;
         for some in blocks.chunks(STEP_BLOCKS as usize) {
             self.act(|state, effects| {
                 let before = reclaimed;
                 for &block in some {
                     if state.is_inside(block) && state.note_loss(block, effects) {
-                        reclaimed = untold.min(reclaimed + 1);
+                        reclaimed = unreported.min(reclaimed + 1);
                     } else {
                         state.steps.count(1);
                         state.invalidate(block);

@@ -28,8 +28,8 @@ pub(super) fn start(keeper: Arc<KernelKeeper>, engine: Arc<Engine>) -> io::Resul
         keeper,
         engine,
         compared: Instant::now(),
-        unsaid: 0,
-        untold: 0,
+        unreported: 0,
+        not_found: 0,
         suspects: HashSet::new(),
     };
     Aside::start("futae-compare", LOOK_INTERVAL, move || {
@@ -67,10 +67,10 @@ struct Comparison {
     keeper: Arc<KernelKeeper>,
     engine: Arc<Engine>,
     compared: Instant,
-    /// Pages that had left unsaid when the two were compared.
-    unsaid: u64,
+    /// Pages that the kernel had dropped without an event when the two were last compared.
+    unreported: u64,
     /// Of these, pages that were not found yet.
-    untold: u64,
+    not_found: u64,
     /// Pages that only one of both had when they were last compared.
     suspects: HashSet<Page>,
 }
@@ -93,13 +93,13 @@ impl Comparison {
             1
         };
         let pause = Duration::from_millis(pages.max(resident) / 1000 * COMPARE_MILLIS / sooner);
-        let unsaid = self.keeper.watch.left_unsaid();
-        let is_alike = difference == 0 && unsaid == self.unsaid && self.suspects.is_empty();
+        let unreported = self.keeper.watch.left_unreported();
+        let is_alike = difference == 0 && unreported == self.unreported && self.suspects.is_empty();
         if is_alike || elapsed < pause {
             return;
         }
-        self.untold += unsaid - self.unsaid;
-        self.unsaid = unsaid;
+        self.not_found += unreported - self.unreported;
+        self.unreported = unreported;
         self.compare();
         self.compared = Instant::now();
     }
@@ -151,14 +151,14 @@ impl Comparison {
             let again = absent.iter().filter(is_suspect);
             again.filter_map(|&page| files.block(page)).collect()
         };
-        self.untold -= engine.forget(&again, self.untold);
+        self.not_found -= engine.forget(&again, self.not_found);
         for &page in unwanted.iter().filter(is_suspect) {
             keeper.let_go_page(page);
         }
         self.suspects = unwanted.into_iter().chain(absent).collect();
         if self.suspects.is_empty() {
             // The others were not resident.
-            self.untold = 0;
+            self.not_found = 0;
         }
     }
 }

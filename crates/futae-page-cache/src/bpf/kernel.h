@@ -193,51 +193,75 @@ INLINE struct file *file_of(struct task_struct *task, u64 number)
 	return file;
 }
 
-/* Whether the running system call `call` writes pages of a file that come now (numbers of x86-64): write, pwrite64, writev, pwritev,
- * pwritev2, copy_file_range. sendfile and splice write those of one file, and read those of the other. */
+/* Numbers of system calls on x86-64. */
+enum {
+	CALL_READ = 0,
+	CALL_WRITE = 1,
+	CALL_PREAD64 = 17,
+	CALL_PWRITE64 = 18,
+	CALL_READV = 19,
+	CALL_WRITEV = 20,
+	CALL_SENDFILE = 40,
+	CALL_TRUNCATE = 76,
+	CALL_FTRUNCATE = 77,
+	CALL_SPLICE = 275,
+	CALL_FALLOCATE = 285,
+	CALL_PREADV = 295,
+	CALL_PWRITEV = 296,
+	CALL_COPY_FILE_RANGE = 326,
+	CALL_PREADV2 = 327,
+	CALL_PWRITEV2 = 328,
+};
+
+/* Whether the running system call writes the pages that are added to this mapping. sendfile and splice write to one file and
+ * read from the other. */
 INLINE int is_writing(s64 call, struct address_space *mapping)
 {
 	struct task_struct *task = current_task();
 	struct pt_regs *registers = (void *)task_registers(task);
 	struct file *file;
-	if (call == 1 || call == 18 || call == 20 || call == 296 || call == 328 || call == 326)
+	if (call == CALL_WRITE || call == CALL_PWRITE64 || call == CALL_WRITEV || call == CALL_PWRITEV ||
+	    call == CALL_PWRITEV2 || call == CALL_COPY_FILE_RANGE)
 		return 1;
-	if (call == 40)
+	if (call == CALL_SENDFILE)
 		file = file_of(task, PEEK(registers, di));
-	else if (call == 275)
+	else if (call == CALL_SPLICE)
 		file = file_of(task, PEEK(registers, dx));
 	else
 		return 0;
 	return file && PEEK(file, f_mapping) == mapping;
 }
 
-/* Pages that a pipe takes, and that sendfile and splice therefore read at a time; and folios that come together at most. */
+/* Pages that a pipe holds: sendfile and splice read at most so many at a time. */
 #define PIPE_PAGES 16
+/* Folios of a batch, at most. */
 #define BATCH_FOLIOS 31
 
-/* Where a request for pages up to `last` begins that comes to `index` (system calls of x86-64); `index` if that is not known. Needed
- * since a batch does not show up whose last page is still on its way: its other pages are handed out all the same. `behind` is the page
- * behind the last request of the same task for the same file. */
+/* Returns the first page of the read request that asks for pages up to `last`. The tracepoint fired for the batch that begins at
+ * `index`. The kernel does not trace a batch whose last page is not up to date, but copies its other pages to the reader; those must
+ * be counted here. `behind` is the page after this task's previous request for the file. Returns `index` if the start is not known.
+ * An untraced batch is taken to have folios of one page: where folios are large, the pages before its last 31 are not counted. */
 INLINE u64 first_page(struct task_struct *task, u64 index, u64 last, u64 behind)
 {
 	struct pt_regs *registers = (void *)task_registers(task);
 	u64 call = PEEK(registers, orig_ax), length = PEEK(registers, dx), start = 0, number = PEEK(registers, di), offset = 0;
+	int is_whole = call == CALL_READ || call == CALL_PREAD64, is_pipe = call == CALL_SENDFILE || call == CALL_SPLICE;
 	struct file *file;
 
-	/* read, pread64: most often one page. */
-	if (call <= 17 && length <= 1UL << PAGE_SHIFT)
+	/* The length is that of the request. It is most often one page. */
+	if (is_whole && length <= 1UL << PAGE_SHIFT)
 		return index;
-	if (call == 40) { /* sendfile */
+	if (call == CALL_SENDFILE) {
 		number = PEEK(registers, si);
 		offset = length;
-	} else if (call == 275) { /* splice */
+	} else if (call == CALL_SPLICE) {
 		offset = PEEK(registers, si);
 	}
-	if (call == 17 || call == 295 || call == 327) { /* pread64, preadv, preadv2 */
+	if (call == CALL_PREAD64 || call == CALL_PREADV || call == CALL_PREADV2) {
 		start = PEEK(registers, r10);
 	} else if (offset) {
 		probe_read_user(&start, sizeof(start), (void *)offset);
-	} else if (call == 0 || call == 19 || call == 40 || call == 275) { /* read, readv */
+	} else if (call == CALL_READ || call == CALL_READV || is_pipe) {
 		file = file_of(task, number);
 		if (!file)
 			return index;
@@ -245,13 +269,13 @@ INLINE u64 first_page(struct task_struct *task, u64 index, u64 last, u64 behind)
 	} else {
 		return index;
 	}
-	if (call <= 17 && (start + length - 1) >> PAGE_SHIFT != last)
+	if (is_whole && (start + length - 1) >> PAGE_SHIFT != last)
 		return index;
 	start >>= PAGE_SHIFT;
-	/* A long call asks for some pages after the others. */
-	if ((call == 40 || call == 275) && behind > start && behind <= index && last - behind < PIPE_PAGES)
+	/* A long call makes one request for each filling of the pipe. */
+	if (is_pipe && behind > start && behind <= index && last - behind < PIPE_PAGES)
 		return behind;
-	return start <= index && (call <= 17 || index - start <= BATCH_FOLIOS) ? start : index;
+	return start <= index && (is_whole || index - start <= BATCH_FOLIOS) ? start : index;
 }
 
 #endif

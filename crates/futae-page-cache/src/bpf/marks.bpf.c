@@ -25,7 +25,7 @@ const volatile u64 page_offset_base_at = 0;
 struct control {
 	u64 device; /* as the kernel packs its number; 0: none yet */
 	u64 present; /* pages that are there and have a number */
-	u64 left_unsaid; /* pages that have left without room in the ring */
+	u64 left_unreported; /* pages that have left without room in the ring */
 	u64 lost; /* pages that have come without a number, and without room in the ring */
 	u64 given; /* numbers that were ever given to a page that came */
 	u64 faults; /* that mapped pages */
@@ -277,6 +277,7 @@ int pages_got(u64 *context)
 			calls = task->ioac.syscr;
 		walk.goes_on = request->in == (u64)mapping && request->last == last && index > request->index &&
 			       request->calls == calls;
+		/* Pages before this batch may have been handed out since the last one that was traced. */
 		begin = request->index;
 		behind = request->in == (u64)mapping ? request->last + 1 : 0;
 		request->in = (u64)mapping;
@@ -284,7 +285,7 @@ int pages_got(u64 *context)
 		request->index = index;
 		request->calls = calls;
 	}
-	/* Pages before this batch may have been handed out since the last one that showed up. */
+	/* A new request may have begun in a batch that was not traced. */
 	if (!walk.goes_on)
 		begin = first_page(task, index, context[2], behind);
 	walk.first.index -= index - begin;
@@ -458,7 +459,7 @@ INLINE void say(struct place *first, u64 pages, u64 what)
 	struct control *control = settings();
 	if (!said) {
 		if (control)
-			__sync_fetch_and_add(what == LEFT ? &control->left_unsaid : &control->lost, pages);
+			__sync_fetch_and_add(what == LEFT ? &control->left_unreported : &control->lost, pages);
 		return;
 	}
 	said->first = *first;
