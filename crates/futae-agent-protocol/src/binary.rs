@@ -1,10 +1,11 @@
 //! Messages as bytes: little-endian fields one after the other, lists and texts after their length.
 
 use crate::Counters;
+use crate::device::DeviceId;
 use crate::in_place::{RingAnswer, RingOffer, Verdict};
 use crate::message::{
-    BootId, Device, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Memory, Message,
-    Notices, PageCache, Pressure, Range, Reason, References, Replacement, Sample, Source,
+    BootId, Device, DeviceSample, FileSample, GroupSample, Hello, Memory, Message, Notices,
+    PageCache, Pressure, Range, Reason, References, Replacement, Sample, Source,
 };
 
 const HELLO: u8 = 1;

@@ -1,7 +1,7 @@
 //! The messages of an agent.
 
 use crate::Counters;
-pub use crate::device::DeviceId;
+use crate::device::DeviceId;
 use crate::in_place::{RingAnswer, RingOffer};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,16 +1,16 @@
 //! The configuration file.
 
+mod error;
 mod guest;
-mod size;
 
 use crate::libvirt::LibvirtConfig;
+pub use error::ConfigError;
+pub(crate) use error::bytes;
 use futae_allocate::{Allocator, Bounds, GuestLimits, Settings, mrc, paper, paper::MoveWhen};
 use futae_units::Size;
-pub(crate) use guest::one;
+pub(crate) use guest::default_weight;
 pub use guest::{AgentConfig, GuestConfig};
 use serde::Deserialize;
-pub use size::ConfigError;
-pub(crate) use size::bytes;
 use std::path::PathBuf;
 use std::time::Duration;
 

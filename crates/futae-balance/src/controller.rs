@@ -1,5 +1,6 @@
 //! The loop that keeps guests at the sizes that the allocator decides.
 
+mod at_once;
 mod finish;
 mod follow;
 mod guest;

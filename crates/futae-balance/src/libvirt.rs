@@ -3,7 +3,7 @@
 pub(crate) mod events;
 
 use crate::actuator::{Actuator, TIMEOUT, virsh};
-use crate::config::{AgentConfig, GuestConfig, one};
+use crate::config::{AgentConfig, GuestConfig, default_weight};
 use futae_allocate::GuestLimits;
 use futae_units::Size;
 use serde::Deserialize;
@@ -76,7 +76,7 @@ impl LibvirtConfig {
             minimum: self.minimum,
             maximum,
             start: None,
-            weight: one(),
+            weight: default_weight(),
             overhead: self.overhead,
             agent,
             actuator: Actuator::Virsh {

@@ -43,28 +43,17 @@ impl Gate {
         name_in_directory: &str,
         may_be_reached: bool,
     ) -> Result<Listener, HostError> {
-        let is_in_the_clear = self.in_the_clear;
-        match &self.address {
+        let (socket, address) = match &self.address {
             Listen::Unix(path) => {
                 let socket = UnixSocket::bind_for(path, name_in_directory, &self.access)?;
                 let address = Listen::Unix(socket.path().to_owned());
-                let socket = Socket::Unix(socket);
-                Ok(Listener {
-                    socket,
-                    address,
-                    is_in_the_clear,
-                })
+                (Socket::Unix(socket), address)
             }
             Listen::VhostUser(path) => {
                 let name = format!("vhost-user.{name_in_directory}");
                 let socket = UnixSocket::bind_for(path, &name, &self.access)?;
                 let address = Listen::VhostUser(socket.path().to_owned());
-                let socket = Socket::Unix(socket);
-                Ok(Listener {
-                    socket,
-                    address,
-                    is_in_the_clear,
-                })
+                (Socket::Unix(socket), address)
             }
             Listen::Tcp { host, port } => {
                 let addresses = self.resolve(host, *port, may_be_reached)?;
@@ -74,14 +63,14 @@ impl Gate {
                     host: host.clone(),
                     port,
                 };
-                let socket = Socket::Tcp(socket);
-                Ok(Listener {
-                    socket,
-                    address,
-                    is_in_the_clear,
-                })
+                (Socket::Tcp(socket), address)
             }
-        }
+        };
+        Ok(Listener {
+            socket,
+            address,
+            is_in_the_clear: self.in_the_clear,
+        })
     }
 
     /// Whether [`Self::bind`] could listen, as far as that shows without listening.

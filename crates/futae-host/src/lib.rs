@@ -8,10 +8,11 @@
 //! | module | content |
 //! | --- | --- |
 //! | `server`, `registry` | the life of the server: start, accept, count, stop |
+//! | `shared`, `status`, `traffic` | what its threads share, and what it reports of itself |
 //! | `peer` | the identity of a connection's peer |
 //! | `accept`, `stop` | the start of each connection; the flush at the end of the server |
 //! | `changing` | adding and removing exports |
-//! | `listen` | addresses |
+//! | `listen`, `gate`, `listener` | addresses, sockets as they are asked for, and sockets that listen |
 //! | `tenant` | the exports that the clients of one socket see |
 //! | `tls`, `wire`, `secure` | TLS, and the bytes of a connection with and without it |
 //! | `connection` | one client, from its greeting to its end |
@@ -22,7 +23,8 @@
 //! | `budget`, `quota`, `rate` | limits: memory of all connections, requests of an export, and both per second |
 //! | `disk` | one frontend of a virtual machine's disk (vhost-user) |
 //! | `control` | orders on the control socket |
-//! | `feed` | evictions reported by agents in guests |
+//! | `kept_clients` | connections with which the next server goes on |
+//! | `feed`, `feed_options` | evictions reported by agents in guests |
 //! | `channel`, `in_place`, `demoter` | evicted pages with their data: by a channel disk, from the guest's memory, into the cache |
 //!
 //! This crate knows no policies, frames or stores.

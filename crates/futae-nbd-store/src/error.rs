@@ -9,3 +9,10 @@ pub struct ConnectError {
     /// What is wrong.
     pub problem: String,
 }
+
+impl ConnectError {
+    pub(crate) fn new(uri: impl ToString, problem: String) -> Self {
+        let uri = uri.to_string();
+        Self { uri, problem }
+    }
+}

@@ -73,10 +73,7 @@ impl NbdStore {
     /// TLS without the directory of its certificates, or in a build without TLS.
     pub fn check(uri: &NbdUri) -> Result<(), ConnectError> {
         let Some(tls) = &uri.tls else { return Ok(()) };
-        tls::check(tls).map_err(|problem| ConnectError {
-            uri: uri.to_string(),
-            problem,
-        })
+        tls::check(tls).map_err(|problem| ConnectError::new(uri, problem))
     }
 
     /// Connects to a server and opens its export. `demotion_block_bytes`: negotiate demotion, for a
@@ -111,10 +108,7 @@ impl NbdStore {
         };
         let (socket, export) = open(uri, &wish, timeout)?;
         let name: Arc<str> = uri.to_string().into();
-        check_sizes(&export).map_err(|problem| ConnectError {
-            uri: name.to_string(),
-            problem,
-        })?;
+        check_sizes(&export).map_err(|problem| ConnectError::new(&name, problem))?;
         let (errands, receiver) = mpsc::channel();
         let session = manager::start(&name, 1, &errands, socket, export, timeout)?;
         let shared = Arc::new(Shared {

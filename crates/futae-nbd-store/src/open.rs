@@ -23,10 +23,7 @@ pub(crate) fn open(
     } else {
         timeout.min(STEP_MAX)
     };
-    let fail = |problem: String| ConnectError {
-        uri: uri.to_string(),
-        problem,
-    };
+    let fail = |problem: String| ConnectError::new(uri, problem);
     let mut socket = Socket::connect(uri, step).map_err(|error| {
         let problem = in_time(&error, step).unwrap_or_else(|| error.to_string());
         fail(format!("cannot connect: {problem}; is the server running?"))

@@ -42,10 +42,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn connect_error(&self, problem: String) -> ConnectError {
-        ConnectError {
-            uri: self.name.to_string(),
-            problem,
-        }
+        ConnectError::new(&self.name, problem)
     }
 
     pub(crate) fn session(&self) -> Arc<Session> {

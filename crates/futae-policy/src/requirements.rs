@@ -1,4 +1,5 @@
-//! What a policy string requires: the traits of the policy that it names, and of those inside.
+//! What a policy string requires, by the traits of the policy that it names and of those inside; and the parameters that its
+//! users add by these traits.
 
 use crate::structures::LogQueues;
 use crate::{Argument, Kind, PolicySpec, Trait};

@@ -1,6 +1,6 @@
 //! What the file says of one guest.
 
-use super::size::{ConfigError, bytes};
+use super::error::{ConfigError, bytes};
 use crate::actuator::Actuator;
 use futae_allocate::GuestLimits;
 use futae_units::Size;
@@ -20,7 +20,7 @@ pub struct GuestConfig {
     /// What it begins with; none: what it has.
     pub start: Option<Size>,
     /// What its time is worth beside that of the others.
-    #[serde(default = "one")]
+    #[serde(default = "default_weight")]
     pub weight: f64,
     /// Memory that is no cache, where its agent does not tell.
     pub overhead: Option<Size>,
@@ -72,6 +72,6 @@ pub enum AgentConfig {
     Listen(PathBuf),
 }
 
-pub(crate) fn one() -> f64 {
+pub(crate) fn default_weight() -> f64 {
     1.0
 }

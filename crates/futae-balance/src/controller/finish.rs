@@ -1,6 +1,7 @@
 //! The end: guests get back what they had.
 
-use super::guest::{Guest, at_once};
+use super::at_once::at_once;
+use super::guest::Guest;
 use super::kept::Before;
 use super::state::Controller;
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
 //! Guests that come and go as libvirt starts and stops them.
 
-use super::guest::{Guest, at_once};
+use super::at_once::at_once;
+use super::guest::Guest;
 use super::state::Controller;
 use crate::config::{ConfigError, GuestConfig};
 use crate::libvirt::events::Events;

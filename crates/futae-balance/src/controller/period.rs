@@ -1,6 +1,7 @@
 //! A period: see, decide, tell, look again.
 
-use super::guest::{Guest, LOOK_INTERVAL, SLACK, at_once};
+use super::at_once::at_once;
+use super::guest::{Guest, LOOK_INTERVAL, SLACK};
 use super::state::{Between, Controller};
 use crate::feed::Feed;
 use crate::hints::{hint, keeps_freed_pages};

@@ -11,7 +11,6 @@ mod orders;
 mod plan;
 mod residency;
 mod start;
-mod tell;
 mod transport;
 mod tree;
 mod tree_args;
@@ -29,7 +28,7 @@ use futae_control::Control;
 use futae_engine::{Engine, EngineOptions, SetupError};
 use futae_guest::{MountOptions, ShownFile, check_mountpoint};
 use futae_terminal::failure::Failure;
-use plan::Plan;
+use plan::{Plan, check_residency};
 use residency::Residency;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -41,7 +40,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         detached::detach();
     }
     let plan = Plan::new(args)?;
-    args.residency.check(args, &plan)?;
+    check_residency(args, &plan)?;
     let is_tree = tree::is_tree(&args.sources);
     if !is_tree {
         args.tree.refuse(&args.source())?;

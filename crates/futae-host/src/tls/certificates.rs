@@ -1,6 +1,6 @@
 //! Certificates and keys from their files.
 
-use super::handshake::{Handshakes, TlsError, TlsStream};
+use super::interface::{Handshakes, TlsError, TlsStream};
 use super::private::{refuse_if_open_to_all, wrong};
 use super::stream::RustlsStream;
 use crate::HostError;

@@ -6,7 +6,7 @@
 mod allow;
 #[cfg(feature = "tls")]
 mod certificates;
-mod handshake;
+mod interface;
 #[cfg(feature = "tls")]
 mod names;
 #[cfg(any(feature = "tls", feature = "psk"))]
@@ -19,7 +19,7 @@ mod subject;
 
 pub use allow::TlsAllow;
 pub(crate) use allow::doubts;
-pub(crate) use handshake::{Handshakes, Progress, TlsError, TlsStream};
+pub(crate) use interface::{Handshakes, Progress, TlsError, TlsStream};
 pub use subject::common_names;
 
 use crate::HostError;

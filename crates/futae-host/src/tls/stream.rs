@@ -1,6 +1,6 @@
 //! TLS with certificates on a socket.
 
-use super::handshake::{Progress, TlsError, TlsStream};
+use super::interface::{Progress, TlsError, TlsStream};
 use super::names;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;

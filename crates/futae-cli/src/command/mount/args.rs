@@ -2,7 +2,6 @@
 
 use super::choice::Choice;
 use super::residency::{HitOrder, Residency};
-use super::tell::Tell;
 use super::transport::Transport;
 use super::tree_args::TreeArgs;
 use crate::command::observe_args::ObserveArgs;
@@ -108,4 +107,15 @@ impl Args {
     pub(super) fn source(&self) -> String {
         self.sources.join(", ")
     }
+}
+
+/// What to tell the cache below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Tell {
+    Auto,
+    #[value(alias = "data")]
+    Demote,
+    Notice,
+    #[value(alias = "nothing")]
+    None,
 }

@@ -5,11 +5,12 @@ use std::io::Write;
 
 /// Begins to run in the background, for `mount.futae`: signals of its terminal no longer come here.
 pub(super) fn detach() {
-    // It fails for a leader of its group, whom no shell has put beside others.
+    // setsid fails for the leader of a process group. `mount.futae` has started this process, so it leads none.
     let _ = rustix::process::setsid();
 }
 
-/// Tells `mount.futae`, which has heard where the files are, that there is no more to come. The log goes to the journal from now on, if there is one.
+/// Closes the pipe to `mount.futae`, which has heard where the files are. From now on the log goes to the journal, or nowhere
+/// without one.
 ///
 /// # Errors
 ///

@@ -1,8 +1,7 @@
 //! The volumes of a mount: which they are, their stores, and what those are told of evicted blocks.
 
 use super::super::volumes::{Source, VolumeSpec, expand, refuse_twice};
-use super::args::Args;
-use super::tell::Tell;
+use super::args::{Args, Tell};
 use anyhow::Context;
 use futae_engine::{FileStore, OnEviction, Store};
 use futae_guest::default_file_name;

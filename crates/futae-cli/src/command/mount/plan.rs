@@ -138,42 +138,40 @@ fn join_reads_bytes(args: &Args, policy: &PolicySpec) -> Result<u64, Failure> {
     }
 }
 
-impl Residency {
-    /// Whether the other options fit to it.
-    pub(super) fn check(self, args: &Args, plan: &Plan) -> Result<(), Failure> {
-        let approximates = args.hit_order == HitOrder::Approximate;
-        if self == Self::Futae && approximates {
-            return Err(Failure::usage(
-                "--hit-order approximate is for --residency kernel; this process sees the order of all hits",
-            ));
-        }
-        if self == Self::Futae {
-            return Ok(());
-        }
-        let policy = &plan.cache.policy;
-        if !policy.takes_counts() && !approximates {
-            return Err(Failure::usage(format!(
-                "--residency kernel: policy {policy} decides by the order of hits, and the kernel tells only which pages were hit; \
-                 choose {}, or --hit-order approximate, or leave out --residency kernel; around another policy one of these has to be \
-                 inside, as in directory(sieve)",
-                Kind::names_with_any(&[Trait::TakesMarks, Trait::TakesCounts])
-            )));
-        }
-        if plan.cache.block_bytes != PAGE_BYTES {
-            return Err(Failure::usage(
-                "--residency kernel: a block is a page of the kernel; leave out --block",
-            ));
-        }
-        let refused = [
-            (args.kernel_cache, "--kernel-cache"),
-            (args.state.is_asked(), "--state"),
-            (plan.join_reads_bytes > 0, "--join-reads"),
-        ];
-        match refused.iter().find(|(is_asked, _)| *is_asked) {
-            None => Ok(()),
-            Some((_, option)) => Err(Failure::usage(format!(
-                "{option} does not go with --residency kernel, where the data is in the kernel's page cache; leave out one of them"
-            ))),
-        }
+/// Refuses options that do not go with the residency that was asked for.
+pub(super) fn check_residency(args: &Args, plan: &Plan) -> Result<(), Failure> {
+    let approximates = args.hit_order == HitOrder::Approximate;
+    if args.residency == Residency::Futae && approximates {
+        return Err(Failure::usage(
+            "--hit-order approximate is for --residency kernel; this process sees the order of all hits",
+        ));
+    }
+    if args.residency == Residency::Futae {
+        return Ok(());
+    }
+    let policy = &plan.cache.policy;
+    if !policy.takes_counts() && !approximates {
+        return Err(Failure::usage(format!(
+            "--residency kernel: policy {policy} decides by the order of hits, and the kernel tells only which pages were hit; \
+             choose {}, or --hit-order approximate, or leave out --residency kernel; around another policy one of these has to be \
+             inside, as in directory(sieve)",
+            Kind::names_with_any(&[Trait::TakesMarks, Trait::TakesCounts])
+        )));
+    }
+    if plan.cache.block_bytes != PAGE_BYTES {
+        return Err(Failure::usage(
+            "--residency kernel: a block is a page of the kernel; leave out --block",
+        ));
+    }
+    let refused = [
+        (args.kernel_cache, "--kernel-cache"),
+        (args.state.is_asked(), "--state"),
+        (plan.join_reads_bytes > 0, "--join-reads"),
+    ];
+    match refused.iter().find(|(is_asked, _)| *is_asked) {
+        None => Ok(()),
+        Some((_, option)) => Err(Failure::usage(format!(
+            "{option} does not go with --residency kernel, where the data is in the kernel's page cache; leave out one of them"
+        ))),
     }
 }

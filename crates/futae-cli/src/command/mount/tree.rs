@@ -1,12 +1,11 @@
 //! `futae mount DIRECTORY`: a whole tree, with the data of its files in the cache.
 
-use super::args::Args;
+use super::args::{Args, Tell};
 use super::detached;
 use super::end::{wait_for_the_end, warn_of_users};
 use super::orders::{TreeStatus, looking, of_mount};
 use super::plan::Plan;
 use super::residency::Residency;
-use super::tell::Tell;
 use super::tree_state::TreeState;
 use crate::command::otlp::Tracing;
 use crate::command::state::StateFile;

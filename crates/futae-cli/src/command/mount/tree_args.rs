@@ -16,7 +16,7 @@ pub struct TreeArgs {
     pub(super) recursive: bool,
     /// Share of the cache that protected files may take, from 0 to 1 (--policy directory)
     #[arg(long, value_name = "SHARE")]
-    pub(super) max_protected: Option<f64>,
+    max_protected: Option<f64>,
 }
 
 impl TreeArgs {

@@ -7,7 +7,7 @@ mod claim;
 mod keys;
 mod stream;
 
-use super::handshake::{Handshakes, TlsError, TlsStream};
+use super::interface::{Handshakes, TlsError, TlsStream};
 use super::private::{refuse_if_open_to_all, wrong};
 use crate::HostError;
 use claim::{Claim, claims};

@@ -83,11 +83,7 @@ impl ConfigFile {
         })
     }
 
-    pub(super) fn parse(
-        path: &Path,
-        text: &str,
-        command: &Command,
-    ) -> Result<Self, (usize, String)> {
+    fn parse(path: &Path, text: &str, command: &Command) -> Result<Self, (usize, String)> {
         let line = |at: usize| {
             text.as_bytes()[..at.min(text.len())]
                 .iter()

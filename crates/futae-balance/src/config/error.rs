@@ -1,4 +1,4 @@
-//! Sizes that must be in bytes, and what is wrong with a configuration.
+//! What is wrong with a configuration, such as a size that is not in bytes.
 
 use futae_units::Size;
 use std::fmt;
