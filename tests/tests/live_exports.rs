@@ -279,6 +279,49 @@ fn the_only_export_leaves_for_another() {
 }
 
 #[test]
+fn the_whole_cache_of_the_only_export_goes_to_another_once_it_has_left() {
+    let place = LivePlace::new();
+    place.write("");
+    let path = place.path("serve.toml");
+    let common = fs::read_to_string(&path).expect("the file");
+    fs::write(&path, format!("{common}share = \"128blocks\"\n")).expect("a file");
+    fs::write(place.path("two.img"), vec![0; 1 << 20]).expect("an image");
+    fs::write(place.path("three.img"), vec![0; 1 << 20]).expect("an image");
+    let renamed = |name: &str, image: &str| {
+        let other = common.replace("name = \"vm1\"", &format!("name = \"{name}\""));
+        fs::write(&path, other.replace("vm1.img", image)).expect("a file");
+    };
+    let capacities = || {
+        let status = place.status();
+        let engines = status["engines"].as_array().expect("a list");
+        let capacities = engines.iter().map(|engine| &engine["capacity_blocks"]);
+        capacities.filter_map(Value::as_u64).collect::<Vec<_>>()
+    };
+    let mut server = place.serve();
+    renamed("vm2", "two.img");
+    server.signal(Signal::HUP);
+    eventually("vm2 is there instead", || listed(&place) == ["vm2"]);
+    assert_eq!(capacities(), [128]);
+    assert!(server.stop().status.success());
+
+    // While a client keeps the old export, it keeps its blocks.
+    fs::write(&path, format!("{common}share = \"128blocks\"\n")).expect("a file");
+    let mut server = place.serve();
+    let mut client = Plain::connect(&place.path("nbd.sock"), "vm1").expect("a connection");
+    client.read(0, BLOCK).expect("connected").expect("a read");
+    renamed("vm3", "three.img");
+    server.signal(Signal::HUP);
+    eventually("vm3 has what is left", || capacities() == [128, 1]);
+    drop(client);
+    eventually("vm1 is gone", || {
+        server.signal(Signal::HUP);
+        listed(&place) == ["vm3"]
+    });
+    eventually("vm3 has all", || capacities() == [128]);
+    assert!(server.stop().status.success());
+}
+
+#[test]
 fn what_began_with_the_server_ends_with_it() {
     let place = LivePlace::new();
     fs::write(place.path("two.img"), vec![0; 1 << 20]).expect("an image");

@@ -47,6 +47,7 @@ mod options;
 mod policy_change;
 mod questions;
 mod ranges;
+mod reach;
 mod read;
 mod record;
 mod recording;

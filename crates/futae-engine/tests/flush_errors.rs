@@ -71,8 +71,8 @@ fn a_client_that_leaves_before_it_is_told_takes_the_failure_from_nobody() {
     let error = take(&answer)
         .expect("an answer")
         .expect_err("it has failed");
+    setup.engine.pass_on_failure(setup.volume, one, &error);
     setup.engine.leave(setup.volume, one);
-    setup.engine.pass_on_failure(setup.volume, &error);
     assert!(!flush(&setup, other, false), "it was connected");
     assert!(flush(&setup, other, false), "it has been told");
     let again = setup.engine.join(setup.volume);

@@ -3,7 +3,7 @@
 use crate::budget::Budget;
 use crate::connection_loop::{ConnectionLoop, Left, Limits, Session};
 use crate::export::{Entry, Export};
-use crate::kept_clients::{Parting, Unread};
+use crate::kept_clients::{Parting, Record, Unread};
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::{Offered, Tenant};
 use crate::tls::{Progress, ServerTerms, TlsError};
@@ -192,7 +192,7 @@ fn transmit(
         format!(" as {:?}", names.join(", "))
     };
     debug!(%peer, export = name, "client {peer} opened export {name}{names}");
-    let guest = Guest::join(&export.engine, export.volume);
+    let guest = Guest::join(Arc::clone(&export.engine), export.volume);
     let session = Session {
         engine: Arc::clone(&export.engine),
         volume: export.volume,
@@ -215,7 +215,6 @@ fn transmit(
     drop(unread);
     // Without a descriptor for the wake-up, the connection cannot be served.
     let ending = serving.map_or(Ok(Left::Gone), ConnectionLoop::run);
-    drop(guest);
     let (requests, seconds) = (link.traffic.read().requests, opened.elapsed().as_secs_f64());
     debug!(
         %peer,
@@ -228,9 +227,10 @@ fn transmit(
         (Err(error), _) => End::Broken(error),
         (Ok(_), Some(problem)) => End::Insecure(problem.to_owned()),
         (Ok(Left::Parted(unread)), None) => {
-            let kept = parting
-                .zip(volume)
-                .map(|(parting, volume)| parting.keep(place, (name, volume), &rules, unread));
+            let kept = parting.zip(volume).map(|(parting, volume)| {
+                let record = Record::new(&link.gate, (name, volume), &rules, unread);
+                parting.keep(place, record, guest)
+            });
             if let Some(Err(error)) = kept {
                 warn!(%peer, export = name, "client {peer} cannot be kept for the next server: {error}");
             }
@@ -301,23 +301,28 @@ fn agree(
 }
 
 /// A client of the cache, joined while this value lives.
-struct Guest<'a> {
-    engine: &'a Engine,
+pub(crate) struct Guest {
+    engine: Arc<Engine>,
     volume: VolumeId,
     client: ClientId,
 }
 
-impl<'a> Guest<'a> {
-    fn join(engine: &'a Engine, volume: VolumeId) -> Self {
+impl Guest {
+    fn join(engine: Arc<Engine>, volume: VolumeId) -> Self {
         Self {
+            client: engine.join(volume),
             engine,
             volume,
-            client: engine.join(volume),
         }
+    }
+
+    /// Whether the client has yet to learn of a failed flush.
+    pub(crate) fn is_owed_failure(&self) -> bool {
+        self.engine.owes_failure(self.volume, self.client)
     }
 }
 
-impl Drop for Guest<'_> {
+impl Drop for Guest {
     fn drop(&mut self) {
         self.engine.leave(self.volume, self.client);
     }

@@ -214,9 +214,14 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         self.account.give_back(held_bytes);
         self.held_requests = self.in_flight;
         if let Some(error) = untold {
-            // A store reports lost data once. The peer may connect again and flush again, and others may flush.
-            let session = &self.session;
-            session.engine.pass_on_failure(session.volume, &error);
+            // A store reports lost data once. The peer may connect again and flush again, or has done so already.
+            let Session {
+                engine,
+                volume,
+                client,
+                ..
+            } = &self.session;
+            engine.pass_on_failure(*volume, *client, &error);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::registry::Place;
 use crate::server::{Server, StopReport};
 use crate::tenant::Tenant;
 pub(crate) use parting::Parting;
-use record::Record;
+pub(crate) use record::Record;
 pub use record::{KeptClient, RecordError};
 use rustix::net::{Shutdown, shutdown};
 use std::sync::Arc;
@@ -28,7 +28,8 @@ pub(crate) use unread::Unread;
 impl Server {
     /// Stops the server as [`Self::stop`] does, and keeps the clients with
     /// [`ServerOptions::keeps_clients`](crate::ServerOptions::keeps_clients) whose connections another server can go on with
-    /// ([`Self::go_on_with`]). It keeps none if a volume could not be flushed: clients should see that.
+    /// ([`Self::go_on_with`]). It keeps no client that has yet to learn of a failed flush, and none if
+    /// a volume could not be flushed: clients should see that.
     #[must_use]
     pub fn stop_and_keep(mut self) -> (StopReport, Vec<KeptClient>) {
         if let Some(parting) = &self.shared.parting {

@@ -3,7 +3,6 @@
 mod common;
 
 use common::{BLOCK, Client, MemoryStore, Rig, StoreEvent, engine, eventually, export, pattern};
-use futae_engine::{Store, StoreDone, StoreOperation};
 use futae_host::{Export, Listen, Server, ServerOptions};
 use futae_nbd::constants::MAX_PAYLOAD_BYTES;
 use futae_nbd::{ClientWish, Command, CommandFlags, ErrorNumber, RequestHeader, TransmissionFlags};
@@ -247,40 +246,12 @@ fn a_client_that_vanishes_with_requests_in_flight_is_forgotten() {
     assert!(rig.plain().read(0, 4096).is_ok());
 }
 
-/// A store that has no TRIM.
-struct WithoutTrim(Arc<ManualStore>);
-
-impl Store for WithoutTrim {
-    fn size_bytes(&self) -> u64 {
-        self.0.size_bytes()
-    }
-
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn takes_trims(&self) -> bool {
-        false
-    }
-
-    fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
-        self.0.submit(sequence, operation, done);
-    }
-}
-
 #[test]
 fn trim_is_offered_only_over_a_store_that_has_it() {
     for has_trim in [true, false] {
         let rig = Rig::with_exports("lru", 64, pattern(9, SIZE), |export| {
             let store = ManualStore::new(16);
-            let store: Arc<dyn Store> = match has_trim {
-                true => store,
-                false => Arc::new(WithoutTrim(store)),
-            };
+            store.set(|inside| inside.has_no_trim = !has_trim);
             let volume = export.engine.add_volume("other", store, Class::NORMAL);
             let volume = volume.expect("a volume");
             vec![Export { volume, ..export }]
@@ -328,4 +299,28 @@ fn a_failed_flush_whose_client_has_left_is_told_to_the_next() {
         drop(next);
         eventually("it is gone", || rig.server.status().connections == 0);
     }
+}
+
+#[test]
+fn a_client_that_has_yet_to_learn_of_a_failure_is_not_kept_for_the_next_server() {
+    let store = ManualStore::new(16);
+    store.set(|inside| inside.identity = Some([7; 16]));
+    let below = Arc::clone(&store);
+    let keeps = |options: &mut ServerOptions| options.keeps_clients = true;
+    let rig = Rig::made("lru", 64, pattern(9, SIZE), keeps, |export| {
+        let volume = export.engine.add_volume("manual", below, Class::NORMAL);
+        let volume = volume.expect("a volume");
+        vec![Export { volume, ..export }]
+    });
+    let (mut told, _owed) = (rig.plain(), rig.plain());
+    assert_eq!(told.write(0, &[1; 4096]), None);
+    store.hold(true);
+    told.send(&RequestHeader::new(Command::Flush, 1, 0, 0), &[]);
+    eventually("it comes", || store.held() == 1);
+    store.hold(false);
+    // A disk reports a loss once.
+    store.release(0, true);
+    assert!(told.receive().error.is_some());
+    let (report, kept) = rig.server.stop_and_keep();
+    assert_eq!((report.flush_errors, kept.len()), (Vec::new(), 1));
 }

@@ -60,7 +60,10 @@ impl Device {
         if self.read_only {
             bits.push(VIRTIO_BLK_F_RO);
         } else {
-            bits.extend([VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES]);
+            bits.push(VIRTIO_BLK_F_WRITE_ZEROES);
+            if self.engine.takes_trims(self.volume) {
+                bits.push(VIRTIO_BLK_F_DISCARD);
+            }
         }
         let blk = bits.iter().fold(0, |all, bit| all | 1 << bit);
         blk | F_LOG_ALL | F_PROTOCOL_FEATURES
@@ -111,5 +114,45 @@ impl Device {
         let length = self.serial.len().min(id.len());
         id[..length].copy_from_slice(&self.serial.as_bytes()[..length]);
         id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futae_engine::{EngineOptions, OnEviction};
+    use futae_policy::Class;
+    use futae_testkit::manual_store::ManualStore;
+
+    #[test]
+    fn discards_are_offered_only_over_a_store_that_has_trim() {
+        let options = EngineOptions {
+            block_bytes: 4096,
+            capacity_blocks: 8,
+            policy: "lru".parse().expect("a policy"),
+            seed: 1,
+            on_eviction: OnEviction::None,
+            decision_log: None,
+            write_back: None,
+        };
+        let engine = Engine::new(&options).expect("a cache");
+        for has_trim in [true, false] {
+            let store = ManualStore::new(8);
+            store.set(|inside| inside.has_no_trim = !has_trim);
+            let added = engine.add_volume("disk", store, Class::NORMAL);
+            let mut device = Device {
+                engine: Arc::clone(&engine),
+                volume: added.expect("a volume"),
+                read_only: false,
+                serial: "disk".to_owned(),
+            };
+            let offers = |device: &Device, bit: u32| device.features() & 1 << bit != 0;
+            assert_eq!(offers(&device, VIRTIO_BLK_F_DISCARD), has_trim);
+            assert!(offers(&device, VIRTIO_BLK_F_WRITE_ZEROES));
+            device.read_only = true;
+            for bit in [VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES] {
+                assert!(!offers(&device, bit));
+            }
+        }
     }
 }

@@ -28,6 +28,10 @@ pub struct Inside {
     pub writes: Vec<(u64, usize, bool)>,
     /// Whether all of it is a hole, if asked for extents.
     pub is_hole: bool,
+    /// Whether it has no TRIM.
+    pub has_no_trim: bool,
+    /// The identity of the volume.
+    pub identity: Option<[u8; 16]>,
     /// How many flushes came.
     pub flushes: u32,
     /// As a store with connections has it; demotions of another generation are dropped.
@@ -190,6 +194,14 @@ impl Store for ManualStore {
 
     fn is_read_only(&self) -> bool {
         false
+    }
+
+    fn takes_trims(&self) -> bool {
+        self.get(|inside| !inside.has_no_trim)
+    }
+
+    fn identity(&self) -> Option<[u8; 16]> {
+        self.get(|inside| inside.identity)
     }
 
     fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {

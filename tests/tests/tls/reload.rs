@@ -40,6 +40,32 @@ fn an_export_comes_only_once_its_rules_are_in_force() {
 }
 
 #[test]
+fn an_export_does_not_come_while_a_replaced_file_cannot_be_used() {
+    let Some(mut server) = Server::start("") else {
+        return;
+    };
+    let three = text(&image(&server.files, "three.img", 3)).to_owned();
+    let file = server.files.path("serve.toml");
+    let before = fs::read_to_string(&file).expect("a file");
+    let more = before.replace("two.img\"]", &format!("two.img\", \"three={three}\"]"));
+    fs::write(&file, more).expect("a file");
+    // Only who has a certificate of another authority may open exports now.
+    let authority = server.files.path("ca.pem");
+    fs::copy(server.files.path("other.pem"), authority).expect("a copy");
+    let key = server.files.path("server.key");
+    let good = fs::read(&key).expect("a key");
+    fs::write(&key, "").expect("a file");
+    server.running.signal(Signal::HUP);
+    server.logged("TLS: nothing has changed: ");
+    server.logged("read again: 0 exports added");
+    assert!(server.log().contains("export three is not added: TLS"));
+
+    fs::write(&key, good).expect("a file");
+    server.running.signal(Signal::HUP);
+    server.logged("read again: 1 exports added");
+}
+
+#[test]
 fn an_export_for_clients_over_tls_does_not_come_to_a_server_without_tls() {
     let place = LivePlace::new();
     place.write("");

@@ -187,7 +187,10 @@ impl Sim {
         drop(inside);
         engine.leave(VolumeId(volume as u16), old);
         let id = engine.join(VolumeId(next as u16));
-        self.lock().clients[which] = Client::new(id, next);
+        let mut inside = self.lock();
+        inside.volumes[volume].untold.remove(&old);
+        let joined = inside.event();
+        inside.clients[which] = Client::new(id, next, joined);
     }
 
     fn set_steps(self: &Arc<Self>) {

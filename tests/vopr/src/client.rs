@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub struct Client {
     pub id: ClientId,
     pub volume: usize,
+    /// When it connected, at the latest.
+    joined: u64,
     sequence: u64,
     /// Blocks that it has read or written whole, by first byte.
     known: BTreeMap<u64, Vec<u8>>,
@@ -27,10 +29,11 @@ pub struct Client {
 
 impl Client {
     /// One that knows nothing.
-    pub fn new(id: ClientId, volume: usize) -> Self {
+    pub fn new(id: ClientId, volume: usize, joined: u64) -> Self {
         Self {
             id,
             volume,
+            joined,
             sequence: 0,
             known: BTreeMap::new(),
             wrote: BTreeMap::new(),
@@ -303,11 +306,25 @@ impl Inside {
                 // Each other client that was connected learns of it once, by a FLUSH.
                 let is_further = kind == Kind::Flush && !told.is_empty();
                 let is_told = (tells_loss || is_further) && told.insert(client);
+                if stabilises {
+                    self.volumes[volume].untold.remove(&client);
+                }
                 if tells_loss {
                     self.volumes[volume].owes_loss = false;
+                    self.note_untold(volume, client, invoked);
                 } else if !is_told && !self.config.is_faulty() {
                     self.fail(|| format!("{kind:?} failed over a good disk: {error}"));
                 }
+            }
+            Ok(_)
+                if kind == Kind::Flush
+                    && let Some(told) = self.volumes[volume].untold.get(&client)
+                    && *told < invoked =>
+            {
+                let told = *told;
+                self.fail(|| {
+                    format!("a FLUSH from {invoked} went well, and its client was not told of a loss that another was told of at {told}")
+                });
             }
             Ok(_) if stabilises && self.volumes[volume].owes_loss => {
                 let is_alone = !self.pending.values().any(|other| {
@@ -349,6 +366,21 @@ impl Inside {
             }
             (Kind::Read | Kind::Flush, Err(_)) | (Kind::Hint, _) => {}
         }
+    }
+
+    /// A client is told of a loss by a request from `invoked`. The others that were connected then have to be told, too, if they
+    /// are clients of the cache that tells it.
+    fn note_untold(&mut self, volume: usize, told: ClientId, invoked: u64) {
+        if self.config.below.is_some() {
+            return;
+        }
+        let now = self.event();
+        let others = self
+            .clients
+            .iter()
+            .filter(|other| other.volume == volume && other.id != told && other.joined < invoked);
+        let untold = others.map(|other| (other.id, now)).collect();
+        self.volumes[volume].untold = untold;
     }
 
     /// A client whose write to a block has failed may keep what it had and demote it, which it promises not

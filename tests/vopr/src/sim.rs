@@ -12,7 +12,7 @@ use crate::register::Register;
 use crate::{content::SECTOR, disk::Disk};
 use futae_engine::{ClientId, Engine, SetupError, Store, UncleanMark, World};
 use futae_policy::{Class, Prng, VolumeId};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +39,9 @@ pub struct Volume {
     pub owes_loss: bool,
     /// The clients that have been told.
     pub told: HashSet<ClientId>,
+    /// The clients that were connected when the first was told, and have yet to be told: a FLUSH that they begin after this time
+    /// fails.
+    pub untold: HashMap<ClientId, u64>,
 }
 
 /// Something that runs apart.
@@ -175,7 +178,8 @@ impl Sim {
         for _ in 0..2 {
             let volume = self.lock().prng.below(config.volumes.len() as u64) as usize;
             let id = engine.join(VolumeId(volume as u16));
-            clients.push(Client::new(id, volume));
+            let joined = self.lock().event();
+            clients.push(Client::new(id, volume, joined));
         }
         let mut inside = self.lock();
         inside.clients = clients;
@@ -248,6 +252,7 @@ impl Sim {
                 let known = &mut inside.volumes[number];
                 known.owes_loss = known.is_marked;
                 known.told.clear();
+                known.untold.clear();
                 let loss = known.is_marked.then(|| "writes were lost".to_owned());
                 drop(inside);
                 engine.guard(id, mark, loss);
@@ -375,6 +380,7 @@ impl Inside {
             is_marked: false,
             owes_loss: false,
             told: HashSet::new(),
+            untold: HashMap::new(),
         };
         self.volumes = self.config.volumes.iter().enumerate().map(volume).collect();
     }

@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let sources = plan.open()?;
     is_opening.store(false, Ordering::Release);
     let exports = plan.place(sources)?;
-    let mut running = Running::new(args, &plan, is_stopping);
+    let running = Running::new(args, &plan, is_stopping);
     let opener = Arc::clone(&plan.opener);
     let lives_on_evictions = plan.policy().lives_on_demotions();
     let refuses_pages = plan.refuses_pages();
@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     opener.memory.settle();
     service::ready(&server);
     let signal = signals.forever().find(|&signal| {
-        if let (SIGHUP, Some(running)) = (signal, &mut running) {
+        if let (SIGHUP, Some(running)) = (signal, &running) {
             let _reloading = service::reloading(&server);
             running.reload(&server);
         }

@@ -172,13 +172,13 @@ pub struct Flush {
     pub kind: FlushKind,
 }
 
-/// What a flush is to do, and who learns of its failure.
+/// What a flush is to do, and who asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushKind {
     /// The store has all dirty blocks; they need not be stable.
     Settle,
-    /// They are stable, and this client learns if they are not.
+    /// They are stable; this client asks, and learns of failures.
     OfClient(ClientId),
-    /// They are stable; the server asks, and no client learns of it.
+    /// They are stable; the server asks. Each connected client learns of a failure by its next flush.
     Own,
 }

@@ -11,15 +11,21 @@ use crate::{ClientId, Done, IoBuf, IoError, StoreOperation};
 use futae_policy::VolumeId;
 
 impl Engine {
-    /// A flush of a client, or a write with FUA, has failed with this error, and the client has left before it could learn of that:
-    /// the next client that connects and flushes learns of it.
-    pub fn pass_on_failure(&self, volume: VolumeId, error: &IoError) {
-        self.lock().losses(volume).pass_on(error);
+    /// A flush of a client, or a write with FUA, has failed with this error, and the client is gone before it could learn of that.
+    /// Those that connected after it learn of the failure by their next flush, and those that connect until one of them has. The
+    /// caller calls [`leave`](Self::leave) afterwards: then it is still known when the client connected.
+    pub fn pass_on_failure(&self, volume: VolumeId, client: ClientId, error: &IoError) {
+        self.lock().losses(volume).pass_on(client, error);
+    }
+
+    /// Whether the next flush of a client fails because of an earlier failure.
+    pub fn owes_failure(&self, volume: VolumeId, client: ClientId) -> bool {
+        self.lock().losses(volume).are_owed_to(client)
     }
 }
 
 impl State {
-    /// A client's flush, or one of the server's that no client learns of, which has nobody as its `client`.
+    /// A client's flush, or one of the server's own, which has nobody as its `client`.
     pub fn flush(&mut self, volume: VolumeId, client: ClientId, done: Done, effects: &mut Effects) {
         let kind = match client == ClientId::NOBODY {
             true => FlushKind::Own,
@@ -120,7 +126,7 @@ impl State {
         }
     }
 
-    /// The failed flushes of a volume.
+    /// The failures of a volume that clients have yet to learn of.
     pub fn losses(&mut self, volume: VolumeId) -> &mut Losses {
         &mut self.volumes[usize::from(volume.0)].losses
     }

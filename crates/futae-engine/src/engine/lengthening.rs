@@ -1,25 +1,13 @@
-//! Volumes of a fixed size whose store another program extends while they are in use, and how long volumes can be.
+//! Volumes of a fixed size whose store another program extends while they are in use.
 
 use super::flights::Span;
 use super::front::Engine;
-use super::state::State;
-use crate::{IoError, IoErrorKind, SetupError};
-use futae_policy::{BlockId, VolumeId};
+use crate::{IoError, IoErrorKind};
+use futae_policy::VolumeId;
 use std::sync::Arc;
 use std::time::Duration;
 
 impl Engine {
-    /// Whether a volume of this size can be cached in blocks of this size.
-    ///
-    /// # Errors
-    ///
-    /// [`SetupError::Size`] if it has more blocks than there are numbers for.
-    pub fn check_size(name: &str, size_bytes: u64, block_bytes: u64) -> Result<(), SetupError> {
-        check_reach(size_bytes, block_bytes).map_err(|problem| {
-            SetupError::Size(format!("{name}: {problem}; choose a larger --block"))
-        })
-    }
-
     /// Asks the store for its current length and extends the volume to it; returns the size before
     /// and after. Work under way in the last block is waited for, at most for `timeout`, and dirty data there is written
     /// back first, so a store must not call this function.
@@ -52,31 +40,4 @@ impl Engine {
             Ok((before, after))
         })?
     }
-}
-
-impl State {
-    /// The largest number of bytes of a volume whose blocks have numbers.
-    pub fn reach(&self) -> u64 {
-        reach(self.block_bytes)
-    }
-
-    /// An error sentence for a volume whose last blocks would have the numbers of another volume's.
-    pub fn check_reach(&self, size_bytes: u64) -> Result<(), String> {
-        check_reach(size_bytes, self.block_bytes)
-    }
-}
-
-/// The largest number of bytes of a volume whose blocks of this size have numbers.
-fn reach(block_bytes: u64) -> u64 {
-    BlockId::INDEX_LIMIT.saturating_mul(block_bytes)
-}
-
-fn check_reach(size_bytes: u64, block_bytes: u64) -> Result<(), String> {
-    let reach = reach(block_bytes);
-    if size_bytes <= reach {
-        return Ok(());
-    }
-    Err(format!(
-        "{size_bytes} bytes are more than the {reach} that can be cached in blocks of {block_bytes} bytes"
-    ))
 }

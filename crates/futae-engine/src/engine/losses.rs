@@ -1,8 +1,11 @@
-//! Failed flushes of a volume, and the clients that have yet to learn of them.
+//! Failures that clients of a volume have yet to learn of.
 //!
 //! A store reports lost data once, by one failed flush, and the data may be that of any client. Each client that is connected
 //! therefore learns of the failure, once, by its next flush, as each open file does in Linux (`errseq_t`). A client that connects
 //! later learns of it only if no client has.
+//!
+//! A client can leave before it learns of its failure, and may have connected again before it is seen to have left. Then those
+//! that connected after it learn of the failure.
 
 use crate::{ClientId, IoError};
 use hashbrown::HashMap;
@@ -13,32 +16,43 @@ use std::sync::Arc;
 pub struct Losses {
     /// The failure that clients are told.
     error: Option<IoError>,
-    /// The number of failures.
-    count: u64,
-    /// Set until a client with a higher number has been told of the last failure: those that connect until then are told, too.
+    /// `Some(n)`: no client with a number above n has been told of the last failure. Clients that connect meanwhile will be told.
     unheard: Option<u64>,
     /// The connected clients.
     clients: HashMap<ClientId, Client>,
     /// The number of the client that connected last.
     joined: u64,
+    /// The same when a flush last failed.
+    joined_before: u64,
 }
 
 struct Client {
     /// In order of connection, from 1.
     number: u64,
-    /// The number of failures when it last learned of one.
-    known: u64,
+    news: News,
+}
+
+/// What a client knows of the last failure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// Nothing, and it need not.
+    None,
+    /// Its next flush fails.
+    Owed,
+    /// It has been told.
+    Told,
 }
 
 impl Losses {
     /// A client has connected.
     pub fn join(&mut self, client: ClientId) {
         self.joined += 1;
-        let joined = Client {
-            number: self.joined,
-            known: self.count - u64::from(self.is_unheard()),
+        let news = match self.is_unheard() {
+            true => News::Owed,
+            false => News::None,
         };
-        self.clients.insert(client, joined);
+        let number = self.joined;
+        self.clients.insert(client, Client { number, news });
     }
 
     /// A client has disconnected.
@@ -51,26 +65,45 @@ impl Losses {
         if !self.is_unheard() {
             self.error = Some(error.clone());
         }
-        self.count += 1;
         self.unheard.get_or_insert(0);
-    }
-
-    /// The client that was told of this failure has left before it could learn of it, and may connect again.
-    pub fn pass_on(&mut self, error: &IoError) {
-        let last = self.error.as_ref();
-        if !last.is_some_and(|last| Arc::ptr_eq(&last.message, &error.message)) {
-            self.note(error);
+        self.joined_before = self.joined;
+        for client in self.clients.values_mut() {
+            client.news = News::Owed;
         }
-        self.unheard = Some(self.joined);
     }
 
-    /// A client's flush ends: the failure of which it learns by that, if there is one. A client that has not connected, as that of
+    /// This client cannot be told of a failure any more, and leaves. It may connect again, or has already: those that connected
+    /// after it learn of the failure. What the store's flush has reported, [`Self::note`] tells the others. Another failure, as of
+    /// a write with FUA, concerns none of them.
+    pub fn pass_on(&mut self, leaving: ClientId, error: &IoError) {
+        let last = self.error.as_ref();
+        let is_last = last.is_some_and(|last| Arc::ptr_eq(&last.message, &error.message));
+        if !is_last && !self.is_unheard() {
+            self.error = Some(error.clone());
+        }
+        let leaving = self.clients.get(&leaving);
+        let number = leaving.map_or(self.joined, |client| client.number);
+        for client in self.clients.values_mut() {
+            let knows = is_last && client.news == News::Told;
+            if client.number > number && !knows {
+                client.news = News::Owed;
+            }
+        }
+        // One that was connected when the flush failed is told for itself. Another may have left untold before.
+        let heard = if is_last { self.joined_before } else { 0 };
+        self.unheard = self.unheard.max(Some(number.max(heard)));
+    }
+
+    /// Returns the failure with which this client's flush must end, if there is one. A client that has not connected, as that of
     /// a mount, learns of what no other client has been told.
     pub fn take(&mut self, client: ClientId) -> Option<IoError> {
         let (is_news, number) = match self.clients.get_mut(&client) {
             Some(client) => {
-                let before = std::mem::replace(&mut client.known, self.count);
-                (before < self.count, client.number)
+                let is_news = client.news == News::Owed;
+                if is_news {
+                    client.news = News::Told;
+                }
+                (is_news, client.number)
             }
             None => (self.is_unheard(), u64::MAX),
         };
@@ -79,6 +112,12 @@ impl Losses {
         }
         self.unheard = self.unheard.filter(|&last| number <= last);
         self.error.clone()
+    }
+
+    /// Whether the next flush of a connected client fails because of an earlier failure.
+    pub fn are_owed_to(&self, client: ClientId) -> bool {
+        let client = self.clients.get(&client);
+        client.is_some_and(|client| client.news == News::Owed)
     }
 
     /// Whether the last failure has yet to be told to a client.
@@ -152,8 +191,8 @@ mod tests {
         let failure = error("one");
         losses.note(&failure);
         assert!(losses.take(A).is_some() && losses.take(B).is_some());
+        losses.pass_on(A, &failure);
         losses.leave(A);
-        losses.pass_on(&failure);
         assert_eq!(told(&mut losses, B), None, "it has been told");
         losses.join(A);
         losses.leave(A);
@@ -161,10 +200,52 @@ mod tests {
         assert_eq!(told(&mut losses, A).as_deref(), Some("one"));
         losses.join(LATE);
         assert_eq!(told(&mut losses, LATE), None);
-        losses.pass_on(&error("of a write with FUA"));
-        for client in [A, B] {
-            let text = told(&mut losses, client);
-            assert_eq!(text.as_deref(), Some("of a write with FUA"));
+    }
+
+    #[test]
+    fn it_is_told_to_a_connection_that_was_there_before_the_old_one_was_seen_to_be_gone() {
+        let mut losses = both();
+        let failure = error("one");
+        losses.note(&failure);
+        assert!(losses.take(A).is_some() && losses.take(B).is_some());
+        losses.join(LATE);
+        losses.pass_on(A, &failure);
+        assert!(losses.are_owed_to(LATE) && !losses.are_owed_to(B));
+        assert_eq!(told(&mut losses, LATE).as_deref(), Some("one"));
+        assert!(!losses.is_unheard());
+        assert_eq!(told(&mut losses, LATE), None);
+    }
+
+    #[test]
+    fn of_two_that_left_untold_each_is_told_when_it_is_back() {
+        let mut losses = both();
+        losses.join(LATE);
+        let failure = error("one");
+        losses.note(&failure);
+        for client in [A, B, LATE] {
+            assert!(losses.take(client).is_some());
         }
+        losses.pass_on(LATE, &failure);
+        losses.leave(LATE);
+        losses.pass_on(A, &error("of a write with FUA"));
+        losses.leave(A);
+        assert!(losses.take(B).is_some(), "it may be A's new connection");
+        losses.join(LATE);
+        assert!(losses.take(LATE).is_some());
+    }
+
+    #[test]
+    fn a_failure_that_no_flush_reported_is_told_only_to_those_that_connected_later() {
+        let mut losses = both();
+        losses.join(LATE);
+        losses.pass_on(B, &error("of a write with FUA"));
+        losses.leave(B);
+        assert_eq!(told(&mut losses, A), None, "it was connected before");
+        losses.join(B);
+        for client in [LATE, B] {
+            assert!(losses.are_owed_to(client));
+        }
+        let text = told(&mut losses, LATE);
+        assert_eq!(text.as_deref(), Some("of a write with FUA"));
     }
 }

@@ -64,7 +64,7 @@ impl State {
         let name = &self.volumes[usize::from(volume.0)].name;
         warn!(
             volume = name,
-            "{name}: a FLUSH fails, once, so that its client learns of this: {loss}"
+            "{name}: the first FLUSH of each connected client fails, once, so that it learns of this: {loss}"
         );
         let error = IoError::new(IoErrorKind::Store, &*loss);
         let losses = self.losses(volume);

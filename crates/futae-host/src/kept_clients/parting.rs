@@ -1,21 +1,22 @@
 //! The stop of connections that the next server goes on with.
 
 use super::record::{KeptClient, Record};
-use super::unread::Unread;
+use crate::connection::Guest;
 use crate::registry::Place;
-use futae_nbd::RequestRules;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tracing::warn;
 
 /// Tells connections to stop between two requests, and takes those that have.
 pub(crate) struct Parting {
     has_begun: AtomicBool,
     /// Becomes and stays readable when it begins.
     bell: OwnedFd,
-    clients: Mutex<Vec<KeptClient>>,
+    /// They stay clients of their caches, so that the last flushes can fail for them, too.
+    clients: Mutex<Vec<(KeptClient, Guest)>>,
 }
 
 impl Parting {
@@ -40,24 +41,31 @@ impl Parting {
         self.bell.as_fd()
     }
 
-    /// Keeps a client that has stopped between two requests; `unread` are its bytes of requests to come.
-    pub(crate) fn keep(
-        &self,
-        place: &Place,
-        export: (&str, [u8; 16]),
-        rules: &RequestRules,
-        unread: Unread,
-    ) -> io::Result<()> {
-        let client = KeptClient {
-            socket: place.link.socket.try_clone()?,
-            record: Record::new(&place.link.gate, export, rules, unread),
-        };
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.push(client);
+    /// Keeps a client that has stopped between two requests.
+    pub(crate) fn keep(&self, place: &Place, record: Record, guest: Guest) -> io::Result<()> {
+        let socket = place.link.socket.try_clone()?;
+        self.all().push((KeptClient { socket, record }, guest));
         Ok(())
     }
 
+    /// After the last flushes: the clients that are kept. The next server does not know which of them have yet to learn of a
+    /// failed flush, so those lose their connections.
     pub(crate) fn take(&self) -> Vec<KeptClient> {
-        std::mem::take(&mut *self.clients.lock().unwrap_or_else(PoisonError::into_inner))
+        let clients = std::mem::take(&mut *self.all());
+        let (owed, kept): (Vec<_>, Vec<_>) = clients
+            .into_iter()
+            .partition(|(_, guest)| guest.is_owed_failure());
+        for (KeptClient { record, .. }, _) in owed {
+            let export = record.export;
+            warn!(
+                export,
+                "a client of export {export} is not kept for the next server: it has yet to learn that a FLUSH failed"
+            );
+        }
+        kept.into_iter().map(|(client, _)| client).collect()
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<(KeptClient, Guest)>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

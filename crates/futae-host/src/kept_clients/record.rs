@@ -21,7 +21,7 @@ pub struct KeptClient {
 
 /// What was agreed with a client, and what it has sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// The address on which it connected.
     pub(super) gate: String,
     pub(super) export: String,
@@ -55,7 +55,7 @@ pub enum RecordError {
 }
 
 impl Record {
-    pub(super) fn new(
+    pub(crate) fn new(
         gate: &str,
         (export, volume): (&str, [u8; 16]),
         rules: &RequestRules,

@@ -6,7 +6,7 @@ use super::opener::Opener;
 use super::plan::Plan;
 use crate::command::volumes::VolumeSpec;
 use futae_control::resize;
-use futae_host::{Server, TlsOptions};
+use futae_host::Server;
 use futae_terminal::failure::Failure;
 use futae_units::Size;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use tracing::{error, info, warn};
 pub(super) struct Running {
     file: ConfigFile,
     opener: Arc<Opener>,
-    /// TLS as it is in force.
-    tls: Option<TlsOptions>,
+    /// Whether clients can use TLS.
+    has_tls: bool,
     /// Whether the process was told to stop.
     is_stopping: Arc<AtomicBool>,
 }
@@ -29,13 +29,13 @@ impl Running {
         Some(Self {
             file: args.file.clone()?,
             opener: Arc::clone(&plan.opener),
-            tls: plan.server.tls.clone(),
+            has_tls: plan.server.tls.is_some(),
             is_stopping,
         })
     }
 
     /// Reads the file again and does what can be done; the log has what cannot.
-    pub(super) fn reload(&mut self, server: &Server) {
+    pub(super) fn reload(&self, server: &Server) {
         let (new, plan) = match self.again() {
             Ok(read) => read,
             Err(failure) => {
@@ -43,25 +43,26 @@ impl Running {
                 return;
             }
         };
-        let tls = plan.server.tls.as_ref().filter(|_| self.tls.is_some());
+        let tls = plan.server.tls.as_ref().filter(|_| self.has_tls);
         // Before exports come that its rules are about.
         let reloaded = tls.map(|tls| server.reload_tls(tls));
-        match &reloaded {
-            Some(Ok(())) => self.tls = tls.cloned(),
-            Some(Err(problem)) => error!("TLS: nothing has changed: {problem}"),
-            None => {}
+        if let Some(Err(problem)) = &reloaded {
+            error!("TLS: nothing has changed: {problem}");
         }
+        // The file names the same certificates and keys also when they have been replaced, so only success says what is in force.
+        let has_rules = plan.server.tls.is_none() || matches!(reloaded, Some(Ok(())));
         // What leaves makes room for what comes, but the only export can leave only once another has come.
         let (mut removed, only) = remove_others(&plan, server);
-        let keeps_cache = |name: &str| {
-            let (old, new) = (self.opener.spec_of(name), plan.spec_of(name));
-            old.is_none_or(|old| new.is_none_or(|new| old.share.is_some() == new.share.is_some()))
-        };
-        let common_blocks = self.common_blocks(&plan, server);
-        self.opener.plan_common(common_blocks);
-        let resized = resize_all(&plan, server, common_blocks, &keeps_cache);
-        let added = self.add_missing(&plan, server);
-        removed += usize::from(only.is_some_and(|name| remove(&name, server)));
+        let mut resized = self.resize(&plan, server, only.as_deref());
+        let added = self.add_missing(&plan, server, has_rules);
+        if let Some(name) = only {
+            if remove(&name, server) {
+                removed += 1;
+            } else {
+                // It keeps its blocks after all.
+                resized += self.resize(&plan, server, None);
+            }
+        }
         if let (Some(tls), Some(Ok(()))) = (tls, &reloaded) {
             server.remark_on_rules(tls);
         }
@@ -116,10 +117,22 @@ impl Running {
         changed
     }
 
+    /// Gives every cache the size of the plan, also the common one that is yet to be made; says how many had another. The blocks
+    /// of `leaving` are free.
+    fn resize(&self, plan: &Plan, server: &Server, leaving: Option<&str>) -> usize {
+        let keeps_cache = |name: &str| {
+            let (old, new) = (self.opener.spec_of(name), plan.spec_of(name));
+            old.is_none_or(|old| new.is_none_or(|new| old.share.is_some() == new.share.is_some()))
+        };
+        let common_blocks = self.common_blocks(plan, server, leaving);
+        self.opener.plan_common(common_blocks);
+        resize_all(plan, server, common_blocks, &keeps_cache)
+    }
+
     /// Blocks of the cache of the exports without a share.
-    fn common_blocks(&self, plan: &Plan, server: &Server) -> u32 {
+    fn common_blocks(&self, plan: &Plan, server: &Server, leaving: Option<&str>) -> u32 {
         let (taken, lent) = (
-            self.taken_blocks(plan, server),
+            self.taken_blocks(plan, server, leaving),
             self.lent_blocks(plan, server),
         );
         let blocks = (u64::from(plan.common_blocks) + lent).saturating_sub(taken);
@@ -128,12 +141,15 @@ impl Running {
     }
 
     /// Blocks of the caches of exports that are to have none of their own any more: they keep them until the next start, or
-    /// until their clients leave. So that all caches together stay within `cache`, the common one has so many fewer.
-    fn taken_blocks(&self, plan: &Plan, server: &Server) -> u64 {
+    /// until their clients leave. So that all caches together stay within `cache`, the common one has so many fewer. The export
+    /// `leaving` is about to be removed.
+    fn taken_blocks(&self, plan: &Plan, server: &Server, leaving: Option<&str>) -> u64 {
         let is_own = |spec: Option<&VolumeSpec>| spec.is_some_and(|spec| spec.share.is_some());
         let names = server.export_names().into_iter();
         let kept = names.filter(|name| {
-            is_own(self.opener.spec_of(name).as_ref()) && !is_own(plan.spec_of(name))
+            leaving != Some(name.as_str())
+                && is_own(self.opener.spec_of(name).as_ref())
+                && !is_own(plan.spec_of(name))
         });
         let caches = kept.filter_map(|name| server.cache_of(&name));
         caches.map(|cache| cache.status().capacity_blocks).sum()
@@ -152,8 +168,9 @@ impl Running {
         lent.map(|(_, blocks)| u64::from(blocks)).sum()
     }
 
-    /// Adds the exports that the server does not have, and says how many.
-    fn add_missing(&self, plan: &Plan, server: &Server) -> usize {
+    /// Adds the exports that the server does not have, and says how many. None, unless clients need for them what the plan says
+    /// that they need: `has_rules`.
+    fn add_missing(&self, plan: &Plan, server: &Server, has_rules: bool) -> usize {
         let there = server.export_names();
         let mut added = 0;
         for spec in &plan.exports {
@@ -172,7 +189,7 @@ impl Running {
                 );
                 continue;
             }
-            if !self.has_tls_of(plan) {
+            if !has_rules {
                 warn!(
                     export = name,
                     "export {name} is not added: TLS is not in force as the file has it, so clients could open the export that the file \
@@ -191,11 +208,6 @@ impl Running {
             }
         }
         added
-    }
-
-    /// Whether clients need for an export what the plan says that they need.
-    fn has_tls_of(&self, plan: &Plan) -> bool {
-        plan.server.tls.is_none() || plan.server.tls == self.tls
     }
 
     /// The file as it is now, checked.
