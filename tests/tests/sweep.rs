@@ -74,7 +74,7 @@ fn a_sweep_that_is_killed_or_shared_ends_with_the_same_table() {
     fs::write(cells.join("000000.json"), "[[\"0\",").expect("half a cell");
     // As a kill leaves it that comes while a file is written.
     for folder in ["killed", "killed/cells"] {
-        fs::write(at.join(folder).join(".futae-AbCdEf"), "[[").expect("half a file");
+        fs::write(at.join(folder).join(".futae-sweep-AbCdEf"), "[[").expect("half a file");
     }
     let resumed = sweep(at, "killed", &[]);
     assert!(resumed.status.success(), "{}", said(&resumed));

@@ -70,6 +70,7 @@ fn only_the_grammar_of_workloads_is_recursive() {
     let outside = ("write.rs", "use crate::workload::a::A;\nstruct W;");
     assert!(check(&[inside[0], inside[1], outside]).is_empty());
     let found = check(&[
+        ("workload/mod.rs", "pub mod a;"),
         ("workload/a.rs", "use crate::write::W;\nstruct A;"),
         outside,
     ]);

@@ -4,12 +4,9 @@ use crate::plot::Plot;
 use anyhow::{Context, anyhow};
 use futae_sim::run::Column;
 use futae_terminal::failure::Failure;
-use futae_trace::open_here;
-use std::fs::{self, File, Permissions};
+use futae_trace::Destination;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -22,23 +19,18 @@ pub use self::parquet::parquet;
 ///
 /// What is in its place, or missing.
 pub fn check_place(option: &str, path: &Path) -> Result<(), Failure> {
-    let directory = directory_of(path);
     let shown = path.display();
     if path.is_dir() {
         let problem = format!("{option} {shown}: it is a directory; name a file in it");
         return Err(Failure::usage(problem));
     }
+    let destination = Destination::of(path).with_context(|| format!("{option} {shown}"))?;
+    let directory = destination.directory();
     if !directory.is_dir() {
         let directory = directory.display();
         return Err(anyhow!("{option} {shown}: there is no directory {directory}").into());
     }
     Ok(())
-}
-
-/// The directory that a file is in.
-fn directory_of(path: &Path) -> &Path {
-    let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
-    directory.unwrap_or(Path::new("."))
 }
 
 /// A file that can be written, found out before the work begins whose result it is to hold.
@@ -56,13 +48,8 @@ impl Output {
             let why = anyhow!("cannot write {}: it is a directory", path.display());
             return Err(why.into());
         }
-        let directory = directory_of(path);
-        if !directory.is_dir() {
-            let (path, directory) = (path.display(), directory.display());
-            let why = anyhow!("cannot write {path}: there is no directory {directory}");
-            return Err(why.into());
-        }
-        output.begun().with_context(|| output.refusal())?;
+        let checked = Destination::of(path).and_then(|destination| destination.check());
+        checked.with_context(|| output.refusal())?;
         Ok(output)
     }
 
@@ -70,49 +57,10 @@ impl Output {
         format!("cannot write {}", self.path.display())
     }
 
-    /// What is there and no regular file (a pipe, a terminal) is written to directly, and what this process has open.
-    fn is_direct(&self) -> bool {
-        self.path.exists() && !self.path.is_file() || open_here(&self.path).is_some()
-    }
-
-    /// A temporary file beside the one to be; none where it is written to directly.
-    fn begun(&self) -> io::Result<Option<(NamedTempFile, PathBuf)>> {
-        if self.is_direct() {
-            return Ok(None);
-        }
-        // A name that is a link goes on being one.
-        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let directory = directory_of(&path);
-        let file = tempfile::Builder::new()
-            .prefix(".futae-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory);
-        match file {
-            Ok(file) => Ok(Some((file, path))),
-            // The name of the temporary file would only confuse.
-            Err(error) => Err(error.raw_os_error().map_or_else(
-                || io::Error::from(error.kind()),
-                io::Error::from_raw_os_error,
-            )),
-        }
-    }
-
     /// Writes the file, in place of one that may be there.
     pub fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
-        self.written(bytes).with_context(|| self.refusal())?;
-        Ok(())
-    }
-
-    fn written(&self, bytes: &[u8]) -> io::Result<()> {
-        let Some((mut file, path)) = self.begun()? else {
-            // It may be standard output.
-            io::stdout().flush()?;
-            let open = || File::options().write(true).open(&self.path);
-            let mut file = open_here(&self.path).unwrap_or_else(open)?;
-            return file.write_all(bytes);
-        };
-        file.write_all(bytes)?;
-        file.persist(path).map_err(|error| error.error)?;
+        let written = Destination::of(&self.path).and_then(|to| to.write(bytes));
+        written.with_context(|| self.refusal())?;
         Ok(())
     }
 }
@@ -222,6 +170,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_file_is_whole_or_as_it_was() {
@@ -236,6 +185,11 @@ mod tests {
         assert!(output.write(b"two").is_ok());
         assert_eq!(fs::read(&path).expect("there"), b"two");
         assert!(link.is_symlink());
+        fs::remove_file(&path).expect("removed");
+        let output = Output::new(&link).map_err(|e| e.to_string()).expect("new");
+        assert!(output.write(b"three").is_ok());
+        assert_eq!(fs::read(&path).expect("made"), b"three");
+        assert!(link.is_symlink());
         fs::remove_file(&link).expect("removed");
         assert_eq!(fs::read_dir(&directory).expect("there").count(), 1);
     }
@@ -249,7 +203,7 @@ mod tests {
             let shown = format!("cannot write {}", path.display());
             assert!(error.starts_with(&shown), "{error}");
             assert!(!error.contains(".futae-"), "{error}");
-            let is_lost = !directory_of(&path).is_dir();
+            let is_lost = path == at.join("no/file");
             assert_eq!(is_lost, error.contains("there is no directory"), "{error}");
         }
         assert!(matches!(

@@ -240,6 +240,16 @@ fn a_cache_gives_way_to_what_is_beside_it_and_takes_it_back() {
     assert_eq!(fill(), 120);
 }
 
+#[test]
+fn a_cache_grows_no_further_than_its_policy_can_order() {
+    let too_many = 1 << 30;
+    let setup = setup("slru", 8, 64, OnEviction::None);
+    let refused = setup.engine.resize(too_many).expect_err("too many slots");
+    let why = "can order 1073741822 blocks at most";
+    assert!(refused.to_string().contains(why), "{refused}");
+    assert_eq!(setup.engine.wanted_bytes(), 8 * BLOCK);
+}
+
 fn resident_bytes() -> i64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
     let pages: i64 = statm

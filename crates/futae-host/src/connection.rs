@@ -3,15 +3,14 @@
 use crate::budget::Budget;
 use crate::connection_loop::{ConnectionLoop, Left, Limits, Session};
 use crate::export::{Entry, Export};
+use crate::guest::Guest;
 use crate::kept_clients::{Parting, Record, Unread};
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::{Offered, Tenant};
 use crate::tls::{Progress, ServerTerms, TlsError};
 use crate::wire::Wire;
-use futae_engine::{ClientId, Engine};
 use futae_nbd::constants::{MAX_OPTION_BYTES, OPTION_HEADER_BYTES};
 use futae_nbd::{Handshake, Negotiated, Outcome, RequestRules, WireError, option};
-use futae_policy::VolumeId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -298,34 +297,6 @@ fn agree(
     let offered = Offered::new(&tenant);
     let negotiated = greeter.negotiate(&mut in_the_clear.over_tls(&offered))?;
     Agreed::new(negotiated, &offered, names)
-}
-
-/// A client of the cache, joined while this value lives.
-pub(crate) struct Guest {
-    engine: Arc<Engine>,
-    volume: VolumeId,
-    client: ClientId,
-}
-
-impl Guest {
-    fn join(engine: Arc<Engine>, volume: VolumeId) -> Self {
-        Self {
-            client: engine.join(volume),
-            engine,
-            volume,
-        }
-    }
-
-    /// Whether the client has yet to learn of a failed flush.
-    pub(crate) fn is_owed_failure(&self) -> bool {
-        self.engine.owes_failure(self.volume, self.client)
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        self.engine.leave(self.volume, self.client);
-    }
 }
 
 /// Length of a client's first message.

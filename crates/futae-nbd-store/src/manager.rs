@@ -255,7 +255,7 @@ pub(super) fn start(
     ));
     let spawn = |thread: &str, work: Box<dyn FnOnce() + Send>| {
         let thread = thread::Builder::new().name(thread.into()).spawn(work);
-        thread.map_err(|error| ConnectError::new(&name, format!("cannot start a thread: {error}")))
+        thread.map_err(|error| ConnectError::new(name, format!("cannot start a thread: {error}")))
     };
     let sending = Arc::clone(&session);
     spawn(

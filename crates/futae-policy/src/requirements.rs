@@ -2,7 +2,7 @@
 //! users add by these traits.
 
 use crate::structures::LogQueues;
-use crate::{Argument, Kind, PolicySpec, Trait};
+use crate::{Argument, Kind, PolicySpec, SpecError, Trait};
 
 impl PolicySpec {
     /// Whether this policy, or a policy inside it, has a trait.
@@ -34,6 +34,23 @@ impl PolicySpec {
         } else {
             LogQueues::<1>::SLOTS_MAX
         }
+    }
+
+    /// Whether a level with this policy can have so many slots. Without this check, the policy's queues would panic once they are full.
+    ///
+    /// # Errors
+    ///
+    /// There are more than [`slots_max`](Self::slots_max).
+    pub fn check_slots(&self, slots: u32) -> Result<(), SpecError> {
+        let most = self.slots_max();
+        if slots <= most {
+            return Ok(());
+        }
+        Err(SpecError::TooManySlots {
+            policy: self.to_string(),
+            slots,
+            most,
+        })
     }
 
     /// Whether the policy depends on the future, so that it cannot run live.

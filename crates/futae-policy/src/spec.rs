@@ -66,7 +66,7 @@ pub enum SpecError {
     },
     /// More slots than the policy can order.
     #[error(
-        "policy {policy:?} can order {most} blocks at most, and there are {slots}; take larger blocks"
+        "policy {policy:?} can order {most} blocks at most, and there are {slots}; take larger blocks or a smaller cache"
     )]
     TooManySlots {
         /// The policy.

@@ -56,8 +56,8 @@ pub enum Trait {
     MayReadAhead,
     /// Keeps blocks of protected files; its parameter `max_protected` bounds how many.
     Protects,
-    /// Keeps slots in two queues over one space, whose places take a bit to name the queue, so it has room for half as many slots.
+    /// Uses `LogQueues<2>`. A place there needs one bit for the queue, so a level has at most 2^31 - 2 slots.
     TwoQueues,
-    /// The same with up to four queues and a quarter of the slots.
+    /// Uses `LogQueues` of three or four queues. A place there needs two bits for the queue, so a level has at most 2^30 - 2 slots.
     FourQueues,
 }

@@ -14,7 +14,7 @@ pub struct Folder<'a> {
 }
 
 impl<'a> Folder<'a> {
-    /// Opens the folder, or makes it. What a process that was killed has left unfinished is removed.
+    /// Opens the folder, or makes it. What a sweep of this plan that was killed has left unfinished is removed.
     ///
     /// # Errors
     ///
@@ -22,10 +22,6 @@ impl<'a> Folder<'a> {
     pub fn open(path: &Path, plan: &'a Plan) -> Result<Self, SweepError> {
         fs::create_dir_all(path.join("cells"))
             .map_err(|why| SweepError::file("cannot make the folder", path, &why))?;
-        for folder in [path, &path.join("cells")] {
-            remove_unfinished(folder)
-                .map_err(|why| SweepError::file("cannot read the folder", folder, &why))?;
-        }
         let manifest = path.join("manifest");
         match fs::read_to_string(&manifest) {
             Ok(text) if text == plan.manifest => {}
@@ -34,6 +30,10 @@ impl<'a> Folder<'a> {
                 write(&manifest, plan.manifest.as_bytes())?;
             }
             Err(why) => return Err(SweepError::file("cannot read", &manifest, &why)),
+        }
+        for folder in [path, &path.join("cells")] {
+            remove_unfinished(folder)
+                .map_err(|why| SweepError::file("cannot read the folder", folder, &why))?;
         }
         let folder = Self {
             path: path.to_owned(),
@@ -176,5 +176,25 @@ mod tests {
         );
         fs::write(&trace, "offset,length\n0,4096\n").expect("the first one");
         assert_eq!(open(), Ok(()));
+    }
+
+    #[test]
+    fn a_folder_of_another_plan_is_left_as_it_is() {
+        let place = tempfile::tempdir().expect("a directory");
+        let text = "traces = ['a.csv']\npolicies = ['lru']\nsizes = ['2blocks']";
+        fs::write(place.path().join("a.csv"), "offset,length\n0,4096\n").expect("a trace");
+        let plan = Plan::of_toml(text, place.path()).expect("a plan");
+        let unfinished = place.path().join(".futae-sweep-AbCdEf");
+        let of_another = place.path().join(".futae-AbCdEf");
+        for file in [&unfinished, &of_another] {
+            fs::write(file, "half").expect("half a file");
+        }
+        fs::write(place.path().join("manifest"), "another").expect("a manifest");
+        assert!(Folder::open(place.path(), &plan).is_err());
+        assert!(unfinished.exists() && of_another.exists());
+        fs::remove_file(place.path().join("manifest")).expect("there is none");
+        assert!(Folder::open(place.path(), &plan).is_ok());
+        assert!(!unfinished.exists());
+        assert!(of_another.exists(), "no sweep made it");
     }
 }

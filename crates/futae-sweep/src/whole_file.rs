@@ -11,8 +11,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// How the names of unfinished files begin.
-const UNFINISHED: &str = ".futae-";
+/// How the names of a sweep's unfinished files begin. Those of other commands begin otherwise, and have no locks.
+const UNFINISHED: &str = ".futae-sweep-";
 /// How often a file is begun again that another process took for left over before it was locked.
 const BEGINNINGS_MAX: u32 = 8;
 
@@ -60,7 +60,10 @@ pub fn remove_unfinished(folder: &Path) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         let is_unfinished = name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes());
-        if is_unfinished && entry.file_type()?.is_file() && is_left_over(&entry.path()) {
+        if !is_unfinished || !entry.file_type()?.is_file() {
+            continue;
+        }
+        if let Some(_lock) = lock_left_over(&entry.path()) {
             // Another process may have removed it meanwhile.
             let _ = fs::remove_file(entry.path());
         }
@@ -68,11 +71,11 @@ pub fn remove_unfinished(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether nobody has the lock of a file. It is held until this returns, so a writer that has yet to take it finds the name gone.
-fn is_left_over(path: &Path) -> bool {
-    let file = OpenOptions::new().write(true).open(path);
-    let is_free = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
-    file.is_ok_and(|file| is_free(&file))
+/// Locks a file if no process has its lock. A writer that has yet to take it waits, and then finds the name gone.
+fn lock_left_over(path: &Path) -> Option<File> {
+    let file = OpenOptions::new().write(true).open(path).ok()?;
+    let is_free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    is_free.then_some(file)
 }
 
 #[cfg(test)]
@@ -82,10 +85,13 @@ mod tests {
     #[test]
     fn what_a_killed_process_left_is_removed_and_what_is_being_written_is_not() {
         let place = tempfile::tempdir().expect("a directory");
-        let left_over = place.path().join(".futae-AbCdEf");
+        let left_over = place.path().join(".futae-sweep-AbCdEf");
         fs::write(&left_over, "[[\"0\",").expect("half a file");
         fs::write(place.path().join("000001.json"), "[]").expect("a cell");
         let other = begin(place.path()).expect("another process begins");
+        let lock = lock_left_over(&left_over).expect("nobody has it");
+        assert!(lock_left_over(&left_over).is_none(), "it is held");
+        drop(lock);
         remove_unfinished(place.path()).expect("a folder");
         assert!(!left_over.exists());
         assert!(other.path().exists(), "it is being written");

@@ -34,4 +34,4 @@ pub use summary::{Summarizer, Summary};
 pub use workload::{
     Generator, Workload, WorkloadError, WorkloadErrorKind, WorkloadReader, WorkloadSpec, workloads,
 };
-pub use write::{CsvLines, Extras, TraceWriter, WriteOptions, open_here};
+pub use write::{CsvLines, Destination, Extras, TraceWriter, WriteOptions};

@@ -1,7 +1,8 @@
 //! One connection as the driver sees it: what is under way on it, and the cache above that it stands for.
 
 use crate::client::Client;
-use crate::model::{Caller, NEVER};
+use crate::model::NEVER;
+use crate::reports::Caller;
 use std::collections::HashMap;
 
 /// What a request does.

@@ -24,6 +24,7 @@ mod driver;
 mod log;
 mod model;
 mod proof;
+mod reports;
 mod rules;
 mod sector;
 mod server;

@@ -4,9 +4,9 @@
 //! crash. Times are numbers of events in the driver, so an operation takes effect at some time between its `issue` and
 //! its `done`.
 
+use crate::reports::{Caller, Reports};
 use crate::rules::FIRST_FLUSH_AFTER_LOSS_FAILS;
-use crate::sector::{FACTORY, Label, SECTOR, describe};
-use std::collections::BTreeSet;
+use crate::sector::{FACTORY, Label, SECTOR, describe, pieces};
 use std::ops::Range;
 
 /// Time of what has not happened.
@@ -87,14 +87,6 @@ pub enum Outcome {
     Failed,
 }
 
-/// Who has asked.
-#[derive(Clone, Copy)]
-pub struct Caller {
-    pub connection: u64,
-    /// When the connection was made.
-    pub connected: u64,
-}
-
 /// A volume.
 pub struct Volume {
     pub id: u32,
@@ -107,10 +99,8 @@ pub struct Volume {
     lost: u64,
     /// The last end may have taken away acknowledged writes, and no FLUSH has failed since.
     owes_failure: bool,
-    /// When the FLUSH was issued that was the first to fail for that, and when it failed.
-    reported: (u64, u64),
-    /// The connections that have been told of it.
-    told: BTreeSet<u64>,
+    /// Who has been told of that.
+    reports: Reports,
     /// The first FLUSH after the last end succeeded, so nothing may turn out to be lost.
     vouched: bool,
     /// A FLUSH may have failed whose client did not wait for the answer.
@@ -132,8 +122,7 @@ impl Volume {
             ended: 0,
             lost: 0,
             owes_failure: false,
-            reported: (0, 0),
-            told: BTreeSet::new(),
+            reports: Reports::default(),
             vouched: false,
             is_excused: false,
         }
@@ -265,12 +254,7 @@ impl Volume {
     ///
     /// If it should have failed.
     pub fn flushed(&mut self, issue: u64, by: Caller, is_alone: bool) -> Result<(), String> {
-        let (reported_issue, reported_at) = self.reported;
-        if self.is_strict()
-            && by.connected < reported_issue
-            && issue > reported_at
-            && !self.told.contains(&by.connection)
-        {
+        if self.is_strict() && self.reports.owe(issue, by) {
             return Err(
                 "FLUSH succeeded on a connection that has not been told of lost writes, and others have"
                     .to_owned(),
@@ -327,15 +311,11 @@ impl Volume {
         if self.owes_failure {
             self.owes_failure = false;
             self.lost = 0;
-            // A store with faults may fail whenever it likes.
-            self.reported = if has_faults { (0, now) } else { (issue, now) };
-            self.told = [by.connection].into();
+            self.reports = Reports::begin(issue, now, by, has_faults);
             self.forgive();
             return Ok(());
         }
-        let (_, reported_at) = self.reported;
-        let is_news = self.told.insert(by.connection) && by.connected < reported_at;
-        if !has_faults && issue > reported_at && !is_news {
+        if !self.reports.allow(issue, by) && !has_faults {
             return Err(
                 "it failed, though no store has failed and no lost write is left to report"
                     .to_owned(),
@@ -516,19 +496,4 @@ fn is(one: &Candidate, volume: u32, sector: u64, inside: Range<usize>, found: &[
         return Label::read(found) == Some(label);
     }
     one.value.render(volume, sector)[inside] == *found
-}
-
-/// The sectors of a range: each with its part of the sector and its part of the range.
-pub fn pieces(
-    offset: u64,
-    length: usize,
-) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
-    let begin = offset as usize;
-    let end = begin + length;
-    (begin / SECTOR..end.div_ceil(SECTOR)).map(move |sector| {
-        let from = begin.max(sector * SECTOR);
-        let to = end.min((sector + 1) * SECTOR);
-        let inside = from - sector * SECTOR..to - sector * SECTOR;
-        (sector, inside, from - begin..to - begin)
-    })
 }

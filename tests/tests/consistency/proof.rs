@@ -1,6 +1,7 @@
 //! The model itself: what it must not let pass.
 
-use crate::model::{Caller, Outcome, Volume};
+use crate::model::{Outcome, Volume};
+use crate::reports::Caller;
 use crate::rules::FIRST_FLUSH_AFTER_LOSS_FAILS;
 use crate::sector::{Label, SECTOR};
 

@@ -1,5 +1,7 @@
 //! Sectors that say whose they are, so that a stale, torn or foreign one is recognised wherever it turns up.
 
+use std::ops::Range;
+
 /// Bytes of a sector: what is never torn.
 pub const SECTOR: usize = 512;
 
@@ -97,4 +99,19 @@ pub fn describe(bytes: &[u8]) -> String {
             &bytes[..bytes.len().min(32)]
         ),
     }
+}
+
+/// The sectors of a range: each with its part of the sector and its part of the range.
+pub fn pieces(
+    offset: u64,
+    length: usize,
+) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
+    let begin = offset as usize;
+    let end = begin + length;
+    (begin / SECTOR..end.div_ceil(SECTOR)).map(move |sector| {
+        let from = begin.max(sector * SECTOR);
+        let to = end.min((sector + 1) * SECTOR);
+        let inside = from - sector * SECTOR..to - sector * SECTOR;
+        (sector, inside, from - begin..to - begin)
+    })
 }

@@ -33,6 +33,8 @@ impl Engine {
                 seed: state.seed,
             }
         };
+        // The level may be smaller now, and grow to this again.
+        policy.check_slots(sizing.capacity_blocks)?;
         let built = futae_policy::build(policy, &shape)?;
         if self.policy() == *policy {
             return Ok(false);

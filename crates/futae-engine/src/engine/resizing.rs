@@ -21,10 +21,14 @@ impl Engine {
                 "a cache has at least one block".to_owned(),
             ));
         }
+        // The policy stays the same meanwhile.
+        let mut sizing = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.policy().check_slots(capacity_blocks)?;
         check_memory(u64::from(capacity_blocks) * self.block_bytes, &*self.world)?;
         self.check_keeper(capacity_blocks)?;
         self.lock().arena.reserve(capacity_blocks)?;
-        self.fit(|sizing| sizing.capacity_blocks = capacity_blocks);
+        let set = |sizing: &mut Sizing| sizing.capacity_blocks = capacity_blocks;
+        self.fit_to(&mut sizing, set);
         Ok(())
     }
 
@@ -74,8 +78,12 @@ impl Engine {
     /// Applies a change of the size, one at a time: the last one takes effect.
     fn fit(self: &Arc<Self>, change: impl FnOnce(&mut Sizing)) {
         let mut sizing = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fit_to(&mut sizing, change);
+    }
+
+    fn fit_to(self: &Arc<Self>, sizing: &mut Sizing, change: impl FnOnce(&mut Sizing)) {
         let before = sizing.left();
-        change(&mut sizing);
+        change(sizing);
         sizing.keeper_blocks = self.lock().keeper_blocks();
         let left = sizing.left();
         if left == before {

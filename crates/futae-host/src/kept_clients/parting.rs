@@ -1,7 +1,7 @@
 //! The stop of connections that the next server goes on with.
 
 use super::record::{KeptClient, Record};
-use crate::connection::Guest;
+use crate::guest::Guest;
 use crate::registry::Place;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

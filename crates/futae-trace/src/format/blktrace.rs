@@ -126,10 +126,9 @@ impl RecordDecoder for Blktrace {
         if !self.is_record(record) {
             return Err(TraceErrorKind::NotARecord { format: "blktrace" });
         }
-        if self.u32(record, 0) & 0xff != layout.version {
-            return Err(TraceErrorKind::NotARecord {
-                format: "blktrace (version 7 or 8, the same in all records)",
-            });
+        let (found, wanted) = (self.u32(record, 0) & 0xff, layout.version);
+        if found != wanted {
+            return Err(TraceErrorKind::BlktraceVersion { found, wanted });
         }
         let action = self.u32(record, layout.action_at[usize::from(self.big_endian)]);
         let bytes = u64::from(self.u32(record, 24));

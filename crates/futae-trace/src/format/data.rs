@@ -5,7 +5,7 @@ use super::decoder::{Decoder, TableDecoder};
 use super::meter::{Limited, Meter, Metered};
 use super::opened::{Opened, table};
 use super::rows::{Rows, Table, unnamed};
-use super::{Doubt, Format, TraceErrorKind, TraceOptions, doubts, octf, sniff, srt};
+use super::{Doubt, Format, TraceErrorKind, TraceOptions, arc, find_doubts, octf, sniff, srt};
 use std::io::{self, Cursor, Read};
 use std::path::Path;
 
@@ -55,7 +55,8 @@ impl Data {
             (Some(format), None) => format,
             (None, None) => sniff::format(path, &head)?,
         };
-        let names_blocks = format.has_block_numbers() || doubts::names_blocks(format, &head);
+        let names_blocks =
+            format.has_block_numbers() || format == Format::Arc && arc::names_blocks(&head);
         let map = match format {
             Format::Csv => columns.clone().or_else(|| sniff::header(&head)),
             _ => None,
@@ -65,7 +66,7 @@ impl Data {
             let error = "the line that names the columns is longer than 16 KiB; give a map of them, such as --columns offset=0,length=1";
             return Err(TraceErrorKind::Table(error.to_owned()));
         }
-        let mut doubts = doubts::doubts(format, map.as_ref(), &head, options.unit_bytes);
+        let mut doubts = find_doubts::doubts(format, map.as_ref(), &head, options.unit_bytes);
         if format == Format::Csv && columns.is_none() {
             doubts.extend(sniff::rivals(&head).into_iter().map(rival));
         }

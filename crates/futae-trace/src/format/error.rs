@@ -124,6 +124,17 @@ pub enum TraceErrorKind {
         /// The format.
         format: &'static str,
     },
+    /// A record of another version than the first one.
+    #[error(
+        "a blktrace record of version {found} in a file that is read as version {wanted}; \
+         read are versions 7 and 8, one of them in a file"
+    )]
+    BlktraceVersion {
+        /// The version that the record says.
+        found: u32,
+        /// The version of the file.
+        wanted: u32,
+    },
     /// The data ends inside a record.
     #[error("the data ends after {found} of the record's {wanted} bytes")]
     Truncated {
@@ -227,6 +238,7 @@ impl TraceErrorKind {
                 | Self::Field { .. }
                 | Self::Cell { .. }
                 | Self::NotARecord { .. }
+                | Self::BlktraceVersion { .. }
                 | Self::Json(_)
                 | Self::Truncated { .. }
                 | Self::LineTooLong { .. }

@@ -34,6 +34,9 @@ pub fn plain_lines(text: &str) -> impl Iterator<Item = &str> {
     lines.filter(|line| !is_blank(line) && !is_comment(line))
 }
 
+/// This many records are needed before a pattern in all of them means anything.
+pub const RECORDS_MIN: usize = 2;
+
 /// As many fields as any format has, except for tables.
 pub const FIELDS_FEW: usize = 32;
 
@@ -168,6 +171,23 @@ impl<'a> Fields<'a> {
                 found: self.count,
             })
     }
+}
+
+/// The numbers in these columns of whole lines, without lines that lack one of them.
+pub fn numbers<'a>(
+    head: &'a [u8],
+    separator: Separator,
+    columns: &'a [usize],
+) -> impl Iterator<Item = Vec<u64>> + 'a {
+    // The last line may be cut off.
+    let lines = head.split(|&byte| byte == b'\n').rev().skip(1);
+    let needed = columns.iter().max().map_or(0, |last| last + 1);
+    lines.filter_map(move |line| {
+        let line = str::from_utf8(line).ok()?;
+        let fields = Fields::up_to(needed, line, separator);
+        let number = |&column: &usize| fields.all().get(column)?.parse().ok();
+        columns.iter().map(number).collect()
+    })
 }
 
 #[cfg(test)]

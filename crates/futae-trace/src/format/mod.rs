@@ -16,9 +16,9 @@ mod data;
 mod decoder;
 mod disksim;
 mod doubt;
-mod doubts;
 mod error;
 mod fields;
+mod find_doubts;
 mod fio;
 mod fiu;
 mod flashnet;
@@ -79,7 +79,7 @@ impl Format {
             Self::Vscsi1 => Decoder::Records(Box::new(vscsi::Version1)),
             Self::Vscsi2 => Decoder::Records(Box::new(vscsi::Version2)),
             Self::Msr => by_columns(msr::columns()),
-            Self::Arc if doubts::names_blocks(self, head) => Decoder::Lines(Box::new(arc::Pages)),
+            Self::Arc if arc::names_blocks(head) => Decoder::Lines(Box::new(arc::Pages)),
             Self::Arc => by_columns(arc::columns()),
             Self::Ids => Decoder::Lines(Box::new(ids::Text)),
             Self::Le32 => Decoder::Records(Box::new(ids::Le32)),

@@ -11,8 +11,7 @@ mod text;
 
 use crate::format::{Compression, Context, Format, TraceError, TraceErrorKind};
 use crate::{Noted, Request, View};
-use destination::Destination;
-pub use destination::open_here;
+pub use destination::Destination;
 pub use record::Extras;
 use record::{Encoder, Record};
 use sink::Sink;
@@ -95,7 +94,7 @@ impl TraceWriter {
             kind: error.into(),
         })?;
         let directory = destination.directory();
-        let sink = Sink::create(destination, options.compression).map_err(Into::into);
+        let sink = Sink::create(&destination, options.compression).map_err(Into::into);
         Self::start(path, sink, &directory, options)
     }
 

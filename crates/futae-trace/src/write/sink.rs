@@ -1,12 +1,8 @@
 //! The output of a trace: compressed or not, and under its final name only when it is complete.
 
-use super::destination::{Destination, refusal};
+use super::destination::{Destination, Name};
 use crate::format::Compression;
-use std::fs::Permissions;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use tempfile::TempPath;
 
 type Out = BufWriter<Box<dyn Write + Send>>;
 
@@ -17,8 +13,8 @@ const XZ_LEVEL: u32 = 6;
 /// Takes the bytes of a trace.
 pub struct Sink {
     out: Compressor,
-    /// The file's temporary name, and what it is to be.
-    names: Option<(TempPath, PathBuf)>,
+    /// The name that the file gets when it is complete.
+    name: Option<Name>,
 }
 
 enum Compressor {
@@ -31,21 +27,10 @@ enum Compressor {
 
 impl Sink {
     /// Begins to write to a destination.
-    pub fn create(destination: Destination, compression: Compression) -> io::Result<Self> {
-        let directory = destination.directory();
-        let path = match destination {
-            Destination::File(path) => path,
-            Destination::Open(file) => return Self::new(Box::new(file), compression),
-        };
-        let (file, temporary) = tempfile::Builder::new()
-            .prefix(".futae-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(&directory)
-            .map_err(|error| refusal(&error, &directory))?
-            .into_parts();
-        let mut sink = Self::new(Box::new(file), compression)?;
-        sink.names = Some((temporary, path));
-        Ok(sink)
+    pub fn create(destination: &Destination, compression: Compression) -> io::Result<Self> {
+        let (file, name) = destination.begin()?;
+        let sink = Self::new(Box::new(file), compression)?;
+        Ok(Self { name, ..sink })
     }
 
     pub fn new(out: Box<dyn Write + Send>, compression: Compression) -> io::Result<Self> {
@@ -63,7 +48,7 @@ impl Sink {
                 bzip2::Compression::best(),
             )),
         };
-        Ok(Self { out, names: None })
+        Ok(Self { out, name: None })
     }
 
     /// Writes buffered data and gives the file its name.
@@ -76,10 +61,7 @@ impl Sink {
             Compressor::Bzip2(out) => out.finish()?,
         };
         out.flush()?;
-        match self.names {
-            Some((temporary, path)) => temporary.persist(path).map_err(|e| e.error),
-            None => Ok(()),
-        }
+        self.name.map_or(Ok(()), Name::give)
     }
 
     fn inner(&mut self) -> &mut dyn Write {

@@ -373,6 +373,16 @@ fn a_link_goes_on_being_one_and_what_is_open_is_written_behind_what_it_has()
     assert!(at("link").is_symlink());
     assert_eq!(std::fs::read_to_string(at("elsewhere/t.csv"))?, header);
 
+    for (link, target) in [("first", "second"), ("second", "elsewhere/new.csv")] {
+        std::os::unix::fs::symlink(target, at(link))?;
+    }
+    TraceWriter::create(&at("first"), &options)?.finish()?;
+    assert!(at("first").is_symlink() && at("second").is_symlink());
+    assert_eq!(std::fs::read_to_string(at("elsewhere/new.csv"))?, header);
+    std::os::unix::fs::symlink("circle", at("circle"))?;
+    assert!(TraceWriter::create(&at("circle"), &options).is_err());
+    assert!(at("circle").is_symlink());
+
     // As /dev/stdout is a link, here to a file that a shell has opened with >>.
     std::fs::write(at("output"), "before\n")?;
     let output = std::fs::File::options().append(true).open(at("output"))?;

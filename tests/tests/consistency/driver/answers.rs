@@ -4,8 +4,8 @@ use super::{Driver, READS_AS_ZEROES, Result};
 use crate::client::Event;
 use crate::config::Kind as Place;
 use crate::connection::{Connection, Kind, Pending};
-use crate::model::{Outcome, pieces};
-use crate::sector::SECTOR;
+use crate::model::Outcome;
+use crate::sector::{SECTOR, pieces};
 use crate::server::EXPORTS;
 use futae_nbd::ErrorNumber;
 

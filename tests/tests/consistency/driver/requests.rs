@@ -3,8 +3,7 @@
 use super::{Driver, LONGEST, Result};
 use crate::config::{Kind as Place, Manner, pick};
 use crate::connection::{Kind, Pending};
-use crate::model::pieces;
-use crate::sector::{FORGER, Label, SECTOR};
+use crate::sector::{FORGER, Label, SECTOR, pieces};
 use futae_nbd::{Command, CommandFlags};
 
 /// Contents that many blocks have.

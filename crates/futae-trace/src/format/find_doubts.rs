@@ -5,11 +5,8 @@ use super::context::REQUEST_BYTES_MAX;
 use super::doubt::Doubt;
 use super::fields::TimeUnit;
 use super::formats::Format;
-use super::line::{Fields, Separator};
+use super::line::{RECORDS_MIN, Separator, numbers};
 use super::{disksim, oracle};
-
-/// This many records are needed before a pattern in all of them means anything.
-const RECORDS_MIN: usize = 2;
 
 /// Doubts from the first bytes of the data.
 pub fn doubts(
@@ -25,13 +22,6 @@ pub fn doubts(
         _ => None,
     };
     doubt.into_iter().collect()
-}
-
-/// Whether each record names one block by its number, in a format that could say more: all lengths of a `.lis` file are 1
-/// where its starts are page numbers.
-pub fn names_blocks(format: Format, head: &[u8]) -> bool {
-    let lengths = || numbers(head, Separator::Blank, &[1]).map(|fields| fields[0]);
-    format == Format::Arc && lengths().count() >= RECORDS_MIN && lengths().all(|length| length == 1)
 }
 
 fn sectors(head: &[u8]) -> Option<Doubt> {
@@ -66,23 +56,6 @@ fn offsets(columns: &Columns, head: &[u8], block_bytes: u64) -> Option<Doubt> {
         .then_some(Doubt::OffsetsMayBeKeys { block_bytes })
 }
 
-/// The numbers in these columns of whole lines, without lines that lack one of them.
-fn numbers<'a>(
-    head: &'a [u8],
-    separator: Separator,
-    columns: &'a [usize],
-) -> impl Iterator<Item = Vec<u64>> + 'a {
-    // The last line may be cut off.
-    let lines = head.split(|&byte| byte == b'\n').rev().skip(1);
-    let needed = columns.iter().max().map_or(0, |last| last + 1);
-    lines.filter_map(move |line| {
-        let line = str::from_utf8(line).ok()?;
-        let fields = Fields::up_to(needed, line, separator);
-        let number = |&column: &usize| fields.all().get(column)?.parse().ok();
-        columns.iter().map(number).collect()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,13 +67,6 @@ mod tests {
         assert_eq!(doubts(Format::DiskSim, None, bytes, 4096), [expected]);
         let sectors = b"0 0 4096 8 1\n7 0 1048576 16 0\n";
         assert_eq!(doubts(Format::DiskSim, None, sectors, 4096), []);
-    }
-
-    #[test]
-    fn a_list_of_pages_names_blocks_and_one_of_extents_does_not() {
-        assert!(names_blocks(Format::Arc, b"1 1 0 0\n2 1 0 0\n"));
-        assert!(!names_blocks(Format::Arc, b"1 1 0 0\n64 8 0 0\n"));
-        assert!(!names_blocks(Format::Ids, b"1 1 0 0\n2 1 0 0\n"));
     }
 
     #[test]
