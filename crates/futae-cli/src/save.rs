@@ -24,7 +24,10 @@ pub fn check_place(option: &str, path: &Path) -> Result<(), Failure> {
         let problem = format!("{option} {shown}: it is a directory; name a file in it");
         return Err(Failure::usage(problem));
     }
-    let destination = Destination::of(path).with_context(|| format!("{option} {shown}"))?;
+    // A link that leads nowhere, such as one to itself, is for its reader or writer to name.
+    let Ok(destination) = Destination::of(path) else {
+        return Ok(());
+    };
     let directory = destination.directory();
     if !directory.is_dir() {
         let directory = directory.display();

@@ -120,9 +120,33 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_engine::{EngineOptions, OnEviction};
+    use futae_engine::{EngineOptions, OnEviction, Store, StoreDone, StoreOperation};
     use futae_policy::Class;
-    use futae_testkit::manual_store::ManualStore;
+
+    /// A store that nobody asks.
+    struct Silent {
+        has_trim: bool,
+    }
+
+    impl Store for Silent {
+        fn size_bytes(&self) -> u64 {
+            8 * 4096
+        }
+
+        fn describe(&self) -> String {
+            "silent".to_owned()
+        }
+
+        fn is_read_only(&self) -> bool {
+            false
+        }
+
+        fn takes_trims(&self) -> bool {
+            self.has_trim
+        }
+
+        fn submit(&self, _: u64, _: StoreOperation, _: StoreDone) {}
+    }
 
     #[test]
     fn discards_are_offered_only_over_a_store_that_has_trim() {
@@ -137,8 +161,7 @@ mod tests {
         };
         let engine = Engine::new(&options).expect("a cache");
         for has_trim in [true, false] {
-            let store = ManualStore::new(8);
-            store.set(|inside| inside.has_no_trim = !has_trim);
+            let store = Arc::new(Silent { has_trim });
             let added = engine.add_volume("disk", store, Class::NORMAL);
             let mut device = Device {
                 engine: Arc::clone(&engine),

@@ -7,33 +7,45 @@ use futae_tests::tools::text;
 use rustix::process::Signal;
 use std::fs;
 
-#[test]
-fn an_export_comes_only_once_its_rules_are_in_force() {
-    let Some(mut server) = Server::start("") else {
-        return;
-    };
+/// Adds an export to the file, and a line behind the exports.
+fn add_three(server: &Server, line: &str) {
     let three = text(&image(&server.files, "three.img", 3)).to_owned();
     let file = server.files.path("serve.toml");
     let before = fs::read_to_string(&file).expect("a file");
-    let more = before.replace(
-        "two.img\"]",
-        &format!("two.img\", \"three={three}\"]\ntls-allow = \"three=vm2\""),
-    );
-    fs::write(&file, more).expect("a file");
+    let added = format!("two.img\", \"three={three}\"]\n{line}");
+    fs::write(&file, before.replace("two.img\"]", &added)).expect("a file");
+}
+
+/// Has the server read its file again while its key cannot be used. Returns the key.
+fn reload_without_key(server: &mut Server) -> Vec<u8> {
     let key = server.files.path("server.key");
     let good = fs::read(&key).expect("a key");
     fs::write(&key, "").expect("a file");
     server.running.signal(Signal::HUP);
     server.logged("TLS: nothing has changed: ");
     server.logged("read again: 0 exports added");
+    assert!(server.log().contains("export three is not added: TLS"));
+    good
+}
+
+/// The same with the key again.
+fn reload_with_key(server: &mut Server, key: &[u8]) {
+    fs::write(server.files.path("server.key"), key).expect("a file");
+    server.running.signal(Signal::HUP);
+    server.logged("read again: 1 exports added");
+}
+
+#[test]
+fn an_export_comes_only_once_its_rules_are_in_force() {
+    let Some(mut server) = Server::start("") else {
+        return;
+    };
+    add_three(&server, "tls-allow = \"three=vm2\"");
+    let good = reload_without_key(&mut server);
     let of = |client: &str| Credentials::new(&server.files, "ca", Some(client));
     let opens = |client: &str| OverTls::open(server.connect(), &of(client), "three").is_ok();
     assert!(!opens("vm1"), "no rule gives it");
-    assert!(server.log().contains("export three is not added: TLS"));
-
-    fs::write(&key, good).expect("a file");
-    server.running.signal(Signal::HUP);
-    server.logged("read again: 1 exports added");
+    reload_with_key(&mut server, &good);
     let of = |client: &str| Credentials::new(&server.files, "ca", Some(client));
     let opens = |client: &str| OverTls::open(server.connect(), &of(client), "three").is_ok();
     assert!(opens("vm2") && !opens("vm1"));
@@ -44,25 +56,12 @@ fn an_export_does_not_come_while_a_replaced_file_cannot_be_used() {
     let Some(mut server) = Server::start("") else {
         return;
     };
-    let three = text(&image(&server.files, "three.img", 3)).to_owned();
-    let file = server.files.path("serve.toml");
-    let before = fs::read_to_string(&file).expect("a file");
-    let more = before.replace("two.img\"]", &format!("two.img\", \"three={three}\"]"));
-    fs::write(&file, more).expect("a file");
+    add_three(&server, "");
     // Only who has a certificate of another authority may open exports now.
     let authority = server.files.path("ca.pem");
     fs::copy(server.files.path("other.pem"), authority).expect("a copy");
-    let key = server.files.path("server.key");
-    let good = fs::read(&key).expect("a key");
-    fs::write(&key, "").expect("a file");
-    server.running.signal(Signal::HUP);
-    server.logged("TLS: nothing has changed: ");
-    server.logged("read again: 0 exports added");
-    assert!(server.log().contains("export three is not added: TLS"));
-
-    fs::write(&key, good).expect("a file");
-    server.running.signal(Signal::HUP);
-    server.logged("read again: 1 exports added");
+    let good = reload_without_key(&mut server);
+    reload_with_key(&mut server, &good);
 }
 
 #[test]
