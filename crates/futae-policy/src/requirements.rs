@@ -36,7 +36,7 @@ impl PolicySpec {
         }
     }
 
-    /// Whether a level with this policy can have so many slots. Without this check, the policy's queues would panic once they are full.
+    /// Checks that the policy can order this many slots. Without this check, its queues would panic once they are full.
     ///
     /// # Errors
     ///
