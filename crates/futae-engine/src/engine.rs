@@ -30,6 +30,7 @@ mod growing;
 mod hints;
 mod holders;
 mod in_place;
+mod joined_client;
 mod joint;
 mod keeper;
 mod kept;
@@ -74,6 +75,7 @@ mod write_back;
 
 pub use front::Engine;
 pub use in_place::{Batch, ReadRange};
+pub use joined_client::JoinedClient;
 pub use keeper::{Keeper, KeeperStatus, News};
 pub use kept::{MemoryStatus, MemoryTrust};
 pub use options::{EngineOptions, OnEviction, WriteBackOptions};

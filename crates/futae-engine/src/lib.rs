@@ -23,9 +23,10 @@ mod watcher;
 
 pub use buffer::{IoBuf, PAGE_BYTES, POISON};
 pub use engine::{
-    Batch, ClassStatus, DemotionStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, Keeper,
-    KeeperStatus, MemoryStatus, MemoryTrust, News, OnEviction, OnRefusal, ReadRange, Recorded,
-    RecordedPart, SampledPart, Verification, VolumeStatus, WeightStatus, World, WriteBackOptions,
+    Batch, ClassStatus, DemotionStatus, Engine, EngineOptions, EngineStatus, ExtentsDone,
+    JoinedClient, Keeper, KeeperStatus, MemoryStatus, MemoryTrust, News, OnEviction, OnRefusal,
+    ReadRange, Recorded, RecordedPart, SampledPart, Verification, VolumeStatus, WeightStatus,
+    World, WriteBackOptions,
 };
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::{FileIo, FileStore};

@@ -3,12 +3,12 @@
 use crate::budget::Budget;
 use crate::connection_loop::{ConnectionLoop, Left, Limits, Session};
 use crate::export::{Entry, Export};
-use crate::guest::Guest;
 use crate::kept_clients::{Parting, Record, Unread};
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::{Offered, Tenant};
 use crate::tls::{Progress, ServerTerms, TlsError};
 use crate::wire::Wire;
+use futae_engine::JoinedClient;
 use futae_nbd::constants::{MAX_OPTION_BYTES, OPTION_HEADER_BYTES};
 use futae_nbd::{Handshake, Negotiated, Outcome, RequestRules, WireError, option};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -191,11 +191,11 @@ fn transmit(
         format!(" as {:?}", names.join(", "))
     };
     debug!(%peer, export = name, "client {peer} opened export {name}{names}");
-    let guest = Guest::join(Arc::clone(&export.engine), export.volume);
+    let joined = JoinedClient::join(&export.engine, export.volume);
     let session = Session {
         engine: Arc::clone(&export.engine),
         volume: export.volume,
-        client: guest.client,
+        client: joined.id(),
         export: number,
         quota,
         rate,
@@ -228,7 +228,7 @@ fn transmit(
         (Ok(Left::Parted(unread)), None) => {
             let kept = parting.zip(volume).map(|(parting, volume)| {
                 let record = Record::new(&link.gate, (name, volume), &rules, unread);
-                parting.keep(place, record, guest)
+                parting.keep(place, record, joined)
             });
             if let Some(Err(error)) = kept {
                 warn!(%peer, export = name, "client {peer} cannot be kept for the next server: {error}");

@@ -15,7 +15,7 @@
 //! | `listen`, `gate`, `listener` | addresses, sockets as they are asked for, and sockets that listen |
 //! | `tenant` | the exports that the clients of one socket see |
 //! | `tls`, `wire`, `secure` | TLS, and the bytes of a connection with and without it |
-//! | `connection`, `guest` | one client, from its greeting to its end, and as a client of the cache |
+//! | `connection` | one client, from its greeting to its end |
 //! | `connection_loop` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
 //! | `answer` | replies on the wire |
@@ -45,7 +45,6 @@ mod fair;
 mod feed;
 mod feed_options;
 mod gate;
-mod guest;
 mod in_place;
 mod intake;
 mod kept_clients;

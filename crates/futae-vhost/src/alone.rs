@@ -9,8 +9,8 @@ use crate::memory::Memory;
 use crate::queue::{Start, Worker};
 use crate::ring::{Addresses, Ring};
 use crate::room::Room;
-use crate::submit::DiskClient;
 use crate::traffic::Traffic;
+use futae_engine::JoinedClient;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl LoneQueue {
         let worker = Worker::new(Start {
             index: 0,
             place: None,
-            disk: DiskClient::join(&device),
+            disk: Arc::new(JoinedClient::join(&device.engine, device.volume)),
             device,
             memory: Memory::new(memory),
             queue,

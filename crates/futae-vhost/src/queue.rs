@@ -17,9 +17,9 @@ use crate::memory::Memory;
 use crate::request::{self, Action, IO_ERROR, Status};
 use crate::room::Room;
 use crate::slot::{Slot, asked};
-use crate::submit::{DiskClient, Filled, Submitter};
+use crate::submit::{Filled, Submitter};
 use crate::traffic::Traffic;
-use futae_engine::{Asked, Ended, LatencyNotes, Operation};
+use futae_engine::{Asked, Ended, JoinedClient, LatencyNotes, Operation};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) struct Start {
     /// The ring that no other thread may serve meanwhile.
     pub(crate) place: Option<RingPlace>,
     pub(crate) device: Device,
-    pub(crate) disk: Arc<DiskClient>,
+    pub(crate) disk: Arc<JoinedClient>,
     pub(crate) memory: Memory,
     pub(crate) queue: Queue,
     pub(crate) inflight: Option<QueueInflight>,

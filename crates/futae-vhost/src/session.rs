@@ -10,8 +10,8 @@ use crate::memory::{GuestMemory, Regions};
 use crate::queue::{Start, Worker};
 use crate::ring::{Addresses, Ring};
 use crate::room::Room;
-use crate::submit::DiskClient;
 use crate::traffic::Traffic;
+use futae_engine::JoinedClient;
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -52,7 +52,7 @@ pub fn serve(
     memory: &GuestMemory,
 ) -> std::result::Result<(), VhostError> {
     let session = Session {
-        disk: DiskClient::join(device),
+        disk: Arc::new(JoinedClient::join(&device.engine, device.volume)),
         device: device.clone(),
         rooms: Box::new(rooms),
         traffic: Arc::clone(traffic),
@@ -80,7 +80,7 @@ pub fn serve(
 
 struct Session {
     device: Device,
-    disk: Arc<DiskClient>,
+    disk: Arc<JoinedClient>,
     rooms: Rooms,
     traffic: Arc<Traffic>,
     regions: Regions,

@@ -1,37 +1,14 @@
 //! The only place where requests are passed to the cache and results come back.
 
-use crate::device::Device;
 use crate::mailbox::{Completion, Mailbox};
-use futae_engine::{Batch, ClientId, Engine, IoBuf, Operation, ReadRange, Request};
+use futae_engine::{Batch, ClientId, IoBuf, JoinedClient, Operation, ReadRange, Request};
 use futae_policy::VolumeId;
 use std::sync::Arc;
 
-/// A disk as a client of the cache, for all of its queues: the guest learns once that its writes were lost. It leaves when dropped.
-pub(crate) struct DiskClient {
-    engine: Arc<Engine>,
-    volume: VolumeId,
-    client: ClientId,
-}
-
-impl DiskClient {
-    pub(crate) fn join(device: &Device) -> Arc<Self> {
-        Arc::new(Self {
-            engine: Arc::clone(&device.engine),
-            volume: device.volume,
-            client: device.engine.join(device.volume),
-        })
-    }
-}
-
-impl Drop for DiskClient {
-    fn drop(&mut self) {
-        self.engine.leave(self.volume, self.client);
-    }
-}
-
-/// The cache, from the point of view of one queue.
+/// The cache, from the point of view of one queue. All queues of a disk are one client, so that the guest learns once that its
+/// writes were lost.
 pub(crate) struct Submitter {
-    disk: Arc<DiskClient>,
+    disk: Arc<JoinedClient>,
     mailbox: Arc<Mailbox>,
     batch: Vec<Pending>,
     completions: Vec<Completion>,
@@ -57,7 +34,7 @@ pub(crate) struct Filled {
 }
 
 impl Submitter {
-    pub(crate) fn new(disk: &Arc<DiskClient>, mailbox: &Arc<Mailbox>) -> Self {
+    pub(crate) fn new(disk: &Arc<JoinedClient>, mailbox: &Arc<Mailbox>) -> Self {
         Self {
             disk: Arc::clone(disk),
             mailbox: Arc::clone(mailbox),
@@ -92,13 +69,13 @@ impl Submitter {
         }
         let mut operations = Operations {
             pending: &mut self.batch,
-            volume: self.disk.volume,
-            client: self.disk.client,
+            volume: self.disk.volume(),
+            client: self.disk.id(),
             mailbox: &self.mailbox,
             copy,
             filled,
         };
-        self.disk.engine.run_batch(count, &mut operations);
+        self.disk.engine().run_batch(count, &mut operations);
         self.batch.clear();
         true
     }

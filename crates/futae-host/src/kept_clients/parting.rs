@@ -1,8 +1,8 @@
 //! The stop of connections that the next server goes on with.
 
 use super::record::{KeptClient, Record};
-use crate::guest::Guest;
 use crate::registry::Place;
+use futae_engine::JoinedClient;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
@@ -16,7 +16,7 @@ pub(crate) struct Parting {
     /// Becomes and stays readable when it begins.
     bell: OwnedFd,
     /// They stay clients of their caches, so that the last flushes can fail for them, too.
-    clients: Mutex<Vec<(KeptClient, Guest)>>,
+    clients: Mutex<Vec<(KeptClient, JoinedClient)>>,
 }
 
 impl Parting {
@@ -42,9 +42,14 @@ impl Parting {
     }
 
     /// Keeps a client that has stopped between two requests.
-    pub(crate) fn keep(&self, place: &Place, record: Record, guest: Guest) -> io::Result<()> {
+    pub(crate) fn keep(
+        &self,
+        place: &Place,
+        record: Record,
+        joined: JoinedClient,
+    ) -> io::Result<()> {
         let socket = place.link.socket.try_clone()?;
-        self.all().push((KeptClient { socket, record }, guest));
+        self.all().push((KeptClient { socket, record }, joined));
         Ok(())
     }
 
@@ -54,7 +59,7 @@ impl Parting {
         let clients = std::mem::take(&mut *self.all());
         let (owed, kept): (Vec<_>, Vec<_>) = clients
             .into_iter()
-            .partition(|(_, guest)| guest.is_owed_failure());
+            .partition(|(_, joined)| joined.is_owed_failure());
         for (KeptClient { record, .. }, _) in owed {
             let export = record.export;
             warn!(
@@ -65,7 +70,7 @@ impl Parting {
         kept.into_iter().map(|(client, _)| client).collect()
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<(KeptClient, Guest)>> {
+    fn all(&self) -> MutexGuard<'_, Vec<(KeptClient, JoinedClient)>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
