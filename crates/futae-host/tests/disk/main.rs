@@ -177,6 +177,25 @@ fn an_error_of_the_store_is_an_error_of_the_disk() {
     rig.finish(client);
 }
 
+/// A failed flush is told to each client of the cache once. A guest is one client, whatever queue it asks on.
+#[test]
+fn a_failed_flush_is_told_to_a_guest_on_one_of_its_queues() {
+    let rig = Rig::new();
+    let wish = Wish {
+        queues: 4,
+        ..Wish::default()
+    };
+    let mut client = rig.client(wish);
+    let mut flush = |at: usize| client.queues[at].request(FLUSH, 0, &[], 0).status;
+    rig.open.store.fail(true);
+    assert_eq!(flush(0), BAD);
+    rig.open.store.fail(false);
+    for at in [1, 2, 3, 0] {
+        assert_eq!(flush(at), DONE, "queue {at}");
+    }
+    rig.finish(client);
+}
+
 /// Every queue keeps all its slots under way, over an index that wraps, with either way of notifying.
 #[test]
 fn several_queues_answer_each_request_once() {
