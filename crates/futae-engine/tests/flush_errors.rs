@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Answer, BLOCK, Setup, setup, take, write};
-use futae_engine::{ClientId, OnEviction, Operation};
+use futae_engine::{ClientId, JoinedClient, OnEviction, Operation};
 
 /// A client's flush, which the store ends.
 fn flush(setup: &Setup, client: ClientId, fail: bool) -> bool {
@@ -78,4 +78,20 @@ fn a_client_that_leaves_before_it_is_told_takes_the_failure_from_nobody() {
     let again = setup.engine.join(setup.volume);
     assert!(!flush(&setup, again, false), "it connects again");
     assert!(flush(&setup, again, false), "it has been told");
+}
+
+#[test]
+fn a_client_is_owed_a_failure_until_it_is_told_or_leaves() {
+    let (setup, [one, _]) = written_by_two();
+    let joined = JoinedClient::join(&setup.engine, setup.volume);
+    let id = joined.id();
+    assert!(!joined.is_owed_failure());
+    assert!(!flush(&setup, one, true));
+    assert!(joined.is_owed_failure());
+    assert!(!flush(&setup, id, false), "it is told");
+    assert!(!joined.is_owed_failure());
+    assert!(!flush(&setup, one, true));
+    assert!(joined.is_owed_failure());
+    drop(joined);
+    assert!(!setup.engine.owes_failure(setup.volume, id), "it has left");
 }
