@@ -94,7 +94,9 @@ fn figures_are_those_of_the_simulator() {
         near("store_reads_per_request", &per_request("store_reads"));
         near("store_writes_per_request", &per_request("store_writes"));
         if choice["host_bytes"] != 0 {
-            assert_eq!(choice["host_requests"], simulated["levels"][1]["requests"]);
+            let host = &simulated["levels"][1];
+            assert_eq!(choice["host_requests"], host["requests"]);
+            near("host_hit_ratio", &host["hit_ratio"]);
         }
     }
 }
@@ -120,6 +122,64 @@ fn a_load_of_one_pass_has_figures() {
         !refused.status.success() && said.contains("shorten --warmup"),
         "{said}"
     );
+}
+
+/// The most popular blocks are in a sample or not, so it has too many requests or too few; the forecast is of all requests nevertheless.
+#[test]
+fn a_sample_is_held_against_the_requests_that_there_were() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    let (whole, sample) = (at("whole.csv"), at("sample.csv"));
+    let made = run(&[
+        "trace",
+        "convert",
+        "zipf(0.9):2000blocks",
+        text(&whole),
+        "--requests",
+        "40000",
+    ]);
+    assert!(made.status.success(), "{made:?}");
+    let lines = fs::read_to_string(&whole).expect("a trace");
+    let host_hits = |trace: &Path| {
+        let memory = [
+            "--memory",
+            "800blocks",
+            "--policies",
+            "lru",
+            "--at",
+            "host",
+            "--json",
+        ];
+        let forecast = run_json(&[&["advise", text(trace)], &memory[..]].concat());
+        mean(&forecast["options"][0], "host_hit_ratio")
+    };
+    let expected = host_hits(&whole);
+    for tenth in [2, 5] {
+        let is_sampled = |line: &&str| {
+            let offset = line
+                .split(',')
+                .nth(3)
+                .and_then(|offset| offset.parse::<u64>().ok());
+            offset.is_none_or(|offset| offset / BLOCK as u64 % 10 == tenth)
+        };
+        let kept: Vec<&str> = lines.lines().filter(is_sampled).collect();
+        fs::write(&sample, kept.join("\n") + "\n").expect("a sample");
+        let found = |cache_requests: u64| {
+            let facts = json!({
+                "futae_recording": "0.1.0", "policy": "lru", "block_bytes": BLOCK, "capacity_blocks": 800, "sample": 0.1,
+                "requests": kept.len() - 1, "lost": 0, "seconds": 1.0, "cache_requests": cache_requests, "cache_hits": 0,
+                "store_read_micros": null
+            });
+            fs::write(at("sample.csv.json"), facts.to_string()).expect("what was recorded");
+            host_hits(&sample)
+        };
+        let (balanced, alone) = (found(40_000), found(0));
+        assert!(
+            (balanced - expected).abs() < 0.025,
+            "{balanced} and {expected}"
+        );
+        assert!((alone - expected).abs() > 0.05, "{alone} and {expected}");
+    }
 }
 
 /// Records a server, is advised, restarts it so, and verifies: under the same load, under another, and with another cache

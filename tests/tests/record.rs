@@ -111,6 +111,10 @@ fn a_recording_that_was_killed_goes_on() {
     ask(&stage, 2, 300);
     let facts = end(running);
     assert_eq!(facts["requests"], 800, "{facts}");
+    assert_eq!(
+        facts["cache_requests"], 0,
+        "those of the first part are not known"
+    );
     let info = run_json(&["trace", "info", text(&trace), "--json"]);
     assert_eq!(info["requests"], 800, "{info}");
 }

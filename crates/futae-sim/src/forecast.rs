@@ -15,12 +15,13 @@ use serde::{Deserialize, Serialize};
 pub const WINDOWS: u32 = 20;
 
 /// For 95 % bounds: the two-sided 95 % quantile of Student's distribution, by degrees of freedom
-/// from 1 on.
+/// from 1 to 30, and that of the normal distribution, from which those of more follow.
 const STUDENT_95: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
+const NORMAL_95: f64 = 1.959_964;
 
 /// A load repeats itself if this many parts of its run are alike.
 const PARTS: usize = 5;
@@ -87,6 +88,23 @@ impl Estimate {
         })
     }
 
+    /// The ratio of two counts, such as hits to requests, from both counts in each of a run's windows, in order. Its mean is that of
+    /// the whole run: the more requests a window has, the more it counts. `None` if there are fewer than two windows, or no requests.
+    #[must_use]
+    pub fn of_counts(windows: &[(u64, u64)]) -> Option<Self> {
+        let sum = |of: fn(&(u64, u64)) -> u64| windows.iter().map(of).sum::<u64>() as f64;
+        let (hits, requests) = (sum(|window| window.0), sum(|window| window.1));
+        if requests == 0.0 {
+            return None;
+        }
+        let (ratio, usual) = (hits / requests, requests / windows.len() as f64);
+        // How far each window's hits are from the ratio, by what a window has on average: the ratio estimator of survey sampling.
+        let figure = |&(hits, requests): &(u64, u64)| {
+            ratio + (hits as f64 - ratio * requests as f64) / usual
+        };
+        Self::of(&windows.iter().map(figure).collect::<Vec<_>>())
+    }
+
     /// From the figures of runs under the same load by other random numbers, each as long as the measurement that is to come; `None` if
     /// there are fewer than two. Where the load can be had again and again this needs no windows, which are too short to show a loop.
     #[must_use]
@@ -122,7 +140,10 @@ impl Estimate {
         let windows = f64::from(self.windows);
         let of_windows = self.window_deviation * self.window_deviation;
         let (variance, count) = match self.part_deviation {
-            None => (of_windows / windows * (1.0 + 1.0 / length), windows),
+            None => (
+                of_windows / windows * (1.0 + 1.0 / length),
+                self.windows as usize,
+            ),
             Some(deviation) => {
                 let parts = PARTS as f64;
                 let measured = length * parts;
@@ -136,7 +157,7 @@ impl Estimate {
                     false => 0.0,
                 };
                 let of_parts = deviation * deviation;
-                (of_parts / parts + of_parts / measured + of_rest, parts)
+                (of_parts / parts + of_parts / measured + of_rest, PARTS)
             }
         };
         let half = student(count) * variance.sqrt();
@@ -147,12 +168,10 @@ impl Estimate {
     /// there are fewer than two.
     #[must_use]
     pub fn half_width_of_mean(figures: &[f64]) -> f64 {
-        let count = figures.len() as f64;
-        let Some(freedom) = figures.len().checked_sub(2) else {
-            return 0.0;
-        };
-        let quantile = STUDENT_95[freedom.min(STUDENT_95.len() - 1)];
-        quantile * (variance(figures) / count).sqrt()
+        match figures.len() {
+            0 | 1 => 0.0,
+            count => student(count) * (variance(figures) / count as f64).sqrt(),
+        }
     }
 
     /// Half the width between the bounds.
@@ -199,12 +218,16 @@ fn deviation_of_parts(figures: &[f64]) -> Option<f64> {
     (of_parts * (each as f64) < ALIKE * variance(figures)).then(|| of_parts.sqrt())
 }
 
-/// The quantile for bounds by so many independent figures.
-fn student(figures: f64) -> f64 {
-    let freedom = (figures as usize)
-        .saturating_sub(2)
-        .min(STUDENT_95.len() - 1);
-    STUDENT_95[freedom]
+/// The quantile for bounds by this many independent figures, of which there are at least two.
+fn student(figures: usize) -> f64 {
+    let known = STUDENT_95.get(figures.saturating_sub(2));
+    known.copied().unwrap_or_else(|| {
+        // The expansion of Cornish and Fisher.
+        let (z, freedom) = (NORMAL_95, figures as f64 - 1.0);
+        let first = z.powi(3) + z;
+        let second = 5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z;
+        z + first / (4.0 * freedom) + second / (96.0 * freedom * freedom)
+    })
 }
 
 #[cfg(test)]
@@ -233,6 +256,72 @@ mod tests {
         assert!((estimate.low - (3.0 - 2.776)).abs() < 1e-9, "{estimate:?}");
         let (_, high) = estimate.bounds_of(0.25);
         assert!(high > estimate.high, "a shorter measurement is less sure");
+    }
+
+    #[test]
+    fn the_interval_of_a_mean_is_that_of_students_table_for_any_number_of_figures() {
+        let table = [
+            (1, 12.706),
+            (30, 2.042),
+            (31, 2.040),
+            (40, 2.021),
+            (120, 1.980),
+            (1000, 1.962),
+        ];
+        for (freedom, quantile) in table {
+            // Halves of -1 and 1, with a 0 where they are odd: of `count` figures the variance is known.
+            let count = freedom + 1;
+            let figures: Vec<f64> = (0..count)
+                .map(|at| match at {
+                    0 if count % 2 == 1 => 0.0,
+                    at => 1.0 - 2.0 * f64::from(at % 2),
+                })
+                .collect();
+            let squares = f64::from(count - count % 2);
+            let expected = quantile * (squares / f64::from(freedom) / f64::from(count)).sqrt();
+            let half = Estimate::half_width_of_mean(&figures);
+            assert!((half / expected - 1.0).abs() < 5e-4, "{freedom}: {half}");
+        }
+        assert_eq!(Estimate::half_width_of_mean(&[1.0]), 0.0);
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_all_requests_however_they_are_spread() {
+        let estimate = Estimate::of_counts(&[(0, 10), (90, 100), (0, 0), (10, 10)]);
+        let estimate = estimate.expect("windows");
+        assert!((estimate.mean - 100.0 / 120.0).abs() < 1e-12);
+        // Where windows are equal it is the mean of their ratios, with the same bounds.
+        let equal = Estimate::of_counts(&[(1, 10), (4, 10), (2, 10), (5, 10), (3, 10)]);
+        let ratios = Estimate::of(&[0.1, 0.4, 0.2, 0.5, 0.3]).expect("windows");
+        let equal = equal.expect("windows");
+        for (a, b) in [(equal.low, ratios.low), (equal.high, ratios.high)] {
+            assert!((a - b).abs() < 1e-12, "{a} and {b}");
+        }
+        assert_eq!(Estimate::of_counts(&[(0, 0), (0, 0)]), None);
+        assert_eq!(Estimate::of_counts(&[(1, 2)]), None);
+    }
+
+    /// As often as they say, further runs of windows with 0 to 999 requests are within the bounds.
+    #[test]
+    fn bounds_of_a_ratio_are_kept_as_often_as_they_say() {
+        let mut draws = Prng::new(11);
+        let mut windows = || -> Vec<(u64, u64)> {
+            let mut window = || {
+                let requests = draws.below(1000);
+                let percent = 30 + draws.below(40);
+                (requests * percent / 100, requests)
+            };
+            (0..20).map(|_| window()).collect()
+        };
+        let kept = (0..2000).filter(|_| {
+            let estimate = Estimate::of_counts(&windows()).expect("windows");
+            let other = windows();
+            let sum = |of: fn(&(u64, u64)) -> u64| other.iter().map(of).sum::<u64>() as f64;
+            let ratio = sum(|window| window.0) / sum(|window| window.1);
+            (estimate.low..=estimate.high).contains(&ratio)
+        });
+        let kept = kept.count();
+        assert!((1860..=1970).contains(&kept), "{kept} of 2000");
     }
 
     #[test]

@@ -101,9 +101,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let saved = args.save.as_ref().map(output).transpose()?;
     let applied = args.apply.as_deref().map(apply::Target::read).transpose()?;
     let facts = facts(args)?;
-    let at = args.at.unwrap_or(match facts {
-        Some(_) => Place::Host,
-        None => Place::Guest,
+    let at = args.at.unwrap_or(match facts[..] {
+        [_, ..] => Place::Host,
+        [] => Place::Guest,
     });
     let guest_cache = guest_cache(args)?;
     let neighbours = match at {
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Place::Host => Neighbours::Unused,
     };
     let source = open(args, neighbours)?;
-    let forecast = forecast(args, &source, facts.as_ref(), (at, &guest_cache))?;
+    let forecast = forecast(args, &source, &facts, (at, &guest_cache))?;
     if let Some(file) = saved {
         file.write(format!("{}\n", serde_json::to_string_pretty(&forecast)?).as_bytes())?;
     }
@@ -127,8 +127,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })
 }
 
-/// The facts of a recording, if it is one; all of several must be.
-fn facts(args: &Args) -> Result<Option<Facts>, Failure> {
+/// The facts of recordings, with the same sample; none if the sources are no recordings.
+fn facts(args: &Args) -> Result<Vec<Facts>, Failure> {
     let all = args
         .sources
         .iter()
@@ -160,7 +160,20 @@ fn facts(args: &Args) -> Result<Option<Facts>, Failure> {
             lost.lost + lost.requests
         );
     }
-    Ok(all.into_iter().next())
+    Ok(all)
+}
+
+/// How many requests a sample should have for each that was recorded; 1 where it is not known how many requests there were.
+fn balance(facts: &[Facts]) -> f64 {
+    let sum = |of: fn(&Facts) -> u64| facts.iter().map(of).sum::<u64>() as f64;
+    let sampled = sum(|facts| facts.requests + facts.lost);
+    let all = sum(|facts| facts.cache_requests);
+    match facts.first() {
+        Some(facts) if facts.sample < 1.0 && sampled > 0.0 && all > 0.0 => {
+            facts.sample * all / sampled
+        }
+        _ => 1.0,
+    }
 }
 
 /// How guests replace: as was said, or as the agents of a server report.
@@ -228,7 +241,7 @@ fn open(args: &Args, neighbours: Neighbours) -> Result<Source, Failure> {
 fn forecast(
     args: &Args,
     source: &Source,
-    facts: Option<&Facts>,
+    facts: &[Facts],
     (at, guest_cache): (Place, &PolicySpec),
 ) -> Result<Forecast, Failure> {
     let block_bytes = args.trace.block_bytes()?;
@@ -240,7 +253,8 @@ fn forecast(
             seed: args.seed,
         },
     };
-    let sample = facts.map_or(1.0, |facts| facts.sample);
+    let first = facts.first();
+    let sample = first.map_or(1.0, |facts| facts.sample);
     let memory = Memory {
         bytes: args.memory.bytes(block_bytes).map_err(Failure::usage)?,
         block_bytes,
@@ -257,7 +271,7 @@ fn forecast(
     };
     let plans = choices::choices(at, &memory, &guest, args.policies.as_deref())?;
     let usual: Latency = LATENCY_DEFAULT.parse().map_err(Failure::usage)?;
-    let measured = facts.and_then(|facts| facts.store_read_micros);
+    let measured = first.and_then(|facts| facts.store_read_micros);
     let latency = match (args.latency, measured) {
         (Some(given), _) => given,
         // What the store of the recording took says more than what stores usually take.
@@ -277,6 +291,7 @@ fn forecast(
         },
         block_bytes,
         seed: args.seed,
+        balance: balance(facts),
     };
     let progress = Progress::new("simulating", args.json);
     let threads = args
@@ -350,7 +365,18 @@ mod tests {
             found.map_err(|failure| failure.to_string())
         };
         let same = found(&["--block", "64KiB"]).expect("the facts");
-        assert_eq!(same.map(|facts| facts.block_bytes), Some(65536));
+        assert_eq!(same.len(), 1);
+        assert_eq!(balance(&same), 1.0, "all was recorded");
+        let sampled = |requests, cache_requests| Facts {
+            sample: 0.1,
+            requests,
+            lost: 10,
+            cache_requests,
+            ..same[0].clone()
+        };
+        assert_eq!(balance(&[sampled(90, 2000)]), 2.0);
+        assert_eq!(balance(&[sampled(90, 2000), sampled(290, 2000)]), 1.0);
+        assert_eq!(balance(&[sampled(90, 0)]), 1.0, "the server was gone");
         for more in [&[][..], &["--block", "128KiB"]] {
             let refused = found(more).map(|_| ()).expect_err("of another size");
             assert!(refused.contains("give --block 64KiB"), "{refused}");

@@ -11,6 +11,8 @@ pub struct Settled {
     pub amount: Amount,
     pub block_bytes: u64,
     pub seed: u64,
+    /// Requests that a sample of the blocks should have for each that it has; 1 without a sample.
+    pub balance: f64,
 }
 
 /// What comes of a choice.
@@ -30,6 +32,10 @@ pub fn weigh(
         requests: Some(settled.amount.requests),
     };
     let windows = requests.in_windows(&spec, settled.block_bytes, WINDOWS, progress)?;
+    let windows = windows.into_iter();
+    let windows: Vec<Window> = windows
+        .map(|window| balanced(window, settled.balance))
+        .collect();
     let figure = |of: &dyn Fn(&Window) -> f64| -> Vec<f64> { windows.iter().map(of).collect() };
     let per_request =
         |of: fn(&Window) -> u64| estimate(&figure(&|w| of(w) as f64 / w.requests() as f64));
@@ -40,12 +46,10 @@ pub fn weigh(
         times.mean_access_seconds.unwrap_or(0.0)
     });
     let last = plan.levels.len() - 1;
-    let host = |w: &Window| w.counters[last].requests;
-    let host_requests: u64 = windows.iter().map(host).sum();
-    let host_ratios: Option<Vec<f64>> = windows
-        .iter()
-        .map(|w| w.counters[last].hit_ratio())
-        .collect();
+    // Windows have equally many requests of the guests, and not of those that come to the host.
+    let host = |w: &Window| (w.counters[last].hits, w.counters[last].requests);
+    let host: Vec<(u64, u64)> = windows.iter().map(host).collect();
+    let host_requests: u64 = host.iter().map(|window| window.1).sum();
     let has_host = plan.host_policy.is_some();
     let writes: u64 = windows
         .iter()
@@ -60,9 +64,9 @@ pub fn weigh(
         host_bytes: plan.host_bytes,
         host_policy: plan.host_policy.clone(),
         hit_ratio: estimate(&hits).within(0.0, 1.0),
-        host_hit_ratio: host_ratios
+        host_hit_ratio: Estimate::of_counts(&host)
             .filter(|_| has_host)
-            .map(|ratios| estimate(&ratios).within(0.0, 1.0)),
+            .map(|ratio| ratio.within(0.0, 1.0)),
         host_requests: if has_host { host_requests } else { 0 },
         host_write_share: if host_requests > 0 {
             writes as f64 / host_requests as f64
@@ -76,6 +80,26 @@ pub fn weigh(
     })
 }
 
+/// A window with as many requests as its sample should have. Those that it lacks, or has too many, are for the most popular blocks,
+/// which are in the sample or not, and nearly always hits: SHARDS-adj, as for sampled curves.
+fn balanced(mut window: Window, balance: f64) -> Window {
+    let lacking = window.requests() as f64 * (balance - 1.0);
+    let Some((served, counters)) = window.served.first_mut().zip(window.counters.first_mut())
+    else {
+        return window;
+    };
+    // There are no more hits to be taken away than were found.
+    let more = lacking.round().max(-(served.reads as f64)) as i64;
+    for count in [
+        &mut served.reads,
+        &mut counters.hits,
+        &mut counters.requests,
+    ] {
+        *count = count.saturating_add_signed(more);
+    }
+    window
+}
+
 /// There are always [`WINDOWS`] windows, and none without requests.
 fn estimate(figures: &[f64]) -> Estimate {
     let mean = figures.iter().sum::<f64>() / figures.len().max(1) as f64;
@@ -87,4 +111,44 @@ fn estimate(figures: &[f64]) -> Estimate {
         windows: 1,
         part_deviation: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futae_policy::Counters;
+    use futae_sim::machine::Served;
+
+    #[test]
+    fn what_a_sample_lacks_are_hits_of_the_first_level() {
+        let served = |reads, writes| Served {
+            reads,
+            writes,
+            ..Served::default()
+        };
+        let window = Window {
+            served: vec![served(60, 5), served(30, 5)],
+            counters: vec![Counters {
+                requests: 100,
+                hits: 65,
+                misses: 35,
+                ..Counters::default()
+            }],
+            ..Window::default()
+        };
+        for (balance, requests, reads) in
+            [(1.0, 100, 60), (2.0, 200, 160), (0.8, 80, 40), (0.1, 40, 0)]
+        {
+            let found = balanced(window.clone(), balance);
+            assert_eq!(
+                (found.requests(), found.served[0].reads),
+                (requests, reads),
+                "{balance}"
+            );
+            assert_eq!(found.served[1], window.served[1], "{balance}");
+            let counters = &found.counters[0];
+            assert_eq!(counters.requests - counters.hits, 35, "{balance}");
+            assert_eq!(counters.requests, requests, "{balance}");
+        }
+    }
 }

@@ -35,7 +35,7 @@ pub struct Facts {
     pub lost: u64,
     /// How long was recorded, in seconds.
     pub seconds: f64,
-    /// Demand accesses of the cache meanwhile, in blocks.
+    /// Demand accesses of the cache meanwhile, in blocks; 0 where they are not known of all parts of the recording.
     pub cache_requests: u64,
     /// Those that hit.
     pub cache_hits: u64,
@@ -94,6 +94,8 @@ pub struct RecordingFile {
     /// What the cache had counted when this part began.
     before: Facts,
     facts: Facts,
+    /// What it had counted in the parts before: accesses and hits. None if a part was killed, or if its cache had gone at its end.
+    counted: Option<(u64, u64)>,
     /// Microseconds of the parts before this one.
     micros_before: u64,
     facts_written: Instant,
@@ -104,6 +106,7 @@ impl RecordingFile {
     pub fn open(path: &Path, cache: Facts, append: bool) -> Result<Self, Failure> {
         let (mut facts, mut micros_before) = (cache.clone(), 0);
         (facts.cache_requests, facts.cache_hits) = (0, 0);
+        let mut counted = Some((0, 0));
         let file = if append && path.exists() {
             let old = Facts::beside(path)?.ok_or_else(|| {
                 anyhow!(
@@ -129,6 +132,10 @@ impl RecordingFile {
             let (file, requests) =
                 there.with_context(|| format!("cannot go on with {}", path.display()))?;
             facts.requests = requests;
+            let old = (facts.cache_requests, facts.cache_hits);
+            counted = (requests == 0 || old.0 > 0).then_some(old);
+            // Until this part ends.
+            (facts.cache_requests, facts.cache_hits) = (0, 0);
             file
         } else {
             let mut options = File::options();
@@ -150,6 +157,7 @@ impl RecordingFile {
             bytes,
             before: cache,
             facts,
+            counted,
             micros_before,
             facts_written: Instant::now(),
         };
@@ -205,9 +213,12 @@ impl RecordingFile {
 
     /// Ends the recording of a cache that has now counted `after`.
     pub fn finish(&mut self, after: &Facts) -> Result<(), Failure> {
-        let since = |after: u64, before: u64| after.saturating_sub(before);
-        self.facts.cache_requests += since(after.cache_requests, self.before.cache_requests);
-        self.facts.cache_hits += since(after.cache_hits, self.before.cache_hits);
+        if let Some((requests, hits)) = self.counted {
+            let since = |after: u64, before: u64| after.saturating_sub(before);
+            let more = since(after.cache_requests, self.before.cache_requests);
+            self.facts.cache_requests = requests + more;
+            self.facts.cache_hits = hits + since(after.cache_hits, self.before.cache_hits);
+        }
         self.facts.capacity_blocks = after.capacity_blocks;
         self.facts.policy.clone_from(&after.policy);
         self.facts.store_read_micros = after.store_read_micros.or(self.facts.store_read_micros);
