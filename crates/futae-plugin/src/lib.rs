@@ -12,7 +12,9 @@ use futae_policy::{Argument, External, PolicySpec, RegisteredPolicy, Shape, Spec
 use policy::Plugin;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::path::Path;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 /// The C header for those who write a policy.
@@ -24,21 +26,45 @@ pub fn enable() {
     ONCE.call_once(|| register(Arc::new(Libraries::default())).keep());
 }
 
-/// The libraries that are loaded, by their paths.
+/// The libraries that are loaded, by where they are: the directory that a path begins at may change.
 #[derive(Default)]
-struct Libraries(Mutex<HashMap<String, Functions>>);
+struct Libraries(Mutex<HashMap<PathBuf, Loaded>>);
+
+/// A library, and which file it is of.
+struct Loaded {
+    functions: Functions,
+    file: Identity,
+}
+
+/// By what a file differs from another that replaces it: device, inode, length, and when it was last written to.
+type Identity = (u64, u64, u64, i64, i64);
 
 impl Libraries {
     fn functions(&self, path: &str) -> Result<Functions, String> {
+        let absent = || "there is no such file".to_owned();
+        let path = Path::new(path).canonicalize().map_err(|_| absent())?;
+        let found = path.metadata().ok().filter(Metadata::is_file);
+        let found = found.ok_or_else(absent)?;
+        let file = (
+            found.dev(),
+            found.ino(),
+            found.len(),
+            found.mtime(),
+            found.mtime_nsec(),
+        );
         let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(functions) = loaded.get(path) {
-            return Ok(*functions);
+        match loaded.get(&path) {
+            Some(known) if known.file == file => return Ok(known.functions),
+            // The loader gives the old one by this name, and results would be of that.
+            Some(_) => {
+                let problem = "was replaced after this process had loaded it, and a process loads a library once: start a new \
+                               process, or give the new library a name of its own";
+                return Err(problem.to_owned());
+            }
+            None => {}
         }
-        if !Path::new(path).is_file() {
-            return Err("there is no such file".to_owned());
-        }
-        let functions = foreign::load(Path::new(path))?;
-        loaded.insert(path.to_owned(), functions);
+        let functions = foreign::load(&path)?;
+        loaded.insert(path, Loaded { functions, file });
         Ok(functions)
     }
 }

@@ -205,3 +205,52 @@ fn a_victim_in_a_free_slot_is_a_fault_and_no_panic() {
     assert!(level.fault().is_some());
     level.audit();
 }
+
+/// A process that goes on, as Python does: a library that replaces another, or has its name in another directory, is not
+/// taken for it.
+#[test]
+fn a_library_is_told_from_one_of_the_same_name_and_from_a_new_build() {
+    futae_plugin::enable();
+    let folder = tempfile::tempdir().expect("a directory");
+    let place = |name: &str| {
+        let place = folder.path().join(name);
+        std::fs::create_dir(&place).expect("a directory");
+        place
+    };
+    let (one, other) = (place("one"), place("other"));
+    let lru = "../../examples/plugins/lru.c";
+    let is_built = library_of_c(&one, "libx.so", lru, &[]).is_some()
+        && library_of_c(&other, "libx.so", "tests/wrong.c", &["-DODD_MISS"]).is_some();
+    if !is_built {
+        return;
+    }
+    // What a path means changes with the directory that it begins at; a link is one that tests can change alone.
+    let link = folder.path().join("here");
+    let lead = |to: &Path| {
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(to, &link).expect("a link");
+    };
+    let path = text(link.join("libx.so"));
+    let found = || {
+        misses(&[
+            &["lru:100blocks".to_owned()],
+            &[format!("{path}:100blocks")],
+        ])
+    };
+    lead(&one);
+    let counts = found().expect("counts");
+    assert_eq!(counts[0], counts[1]);
+    lead(&other);
+    let fault = found().expect_err("the other library is wrong").to_string();
+    assert!(fault.contains("miss answered 7"), "{fault}");
+    lead(&one);
+    assert!(found().is_ok());
+    let built = library_of_c(folder.path(), "new.so", lru, &["-O1"]).expect("a compiler");
+    std::fs::rename(built, one.join("libx.so")).expect("it replaces the first");
+    let refused = format!("{path}:100blocks").parse::<LevelSpec>();
+    let refused = refused.expect_err("a new build").to_string();
+    assert!(
+        refused.contains("was replaced after this process had loaded it"),
+        "{refused}"
+    );
+}

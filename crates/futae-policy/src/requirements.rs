@@ -1,6 +1,7 @@
 //! What a policy string requires, by the traits of the policy that it names and of those inside; and the parameters that its
 //! users add by these traits.
 
+use crate::spec::is_path;
 use crate::structures::LogQueues;
 use crate::{Argument, Kind, PolicySpec, SpecError, Trait};
 
@@ -63,6 +64,17 @@ impl PolicySpec {
     #[must_use]
     pub fn lives_on_demotions(&self) -> bool {
         self.has(Trait::LivesOnDemotions)
+    }
+
+    /// The paths of the shared libraries that it names, for itself and inside it.
+    #[must_use]
+    pub fn libraries(&self) -> Vec<&str> {
+        let own = is_path(&self.name).then_some(self.name.as_str());
+        let inside = self.arguments.iter().flat_map(|argument| match argument {
+            Argument::Inner(inner) => inner.libraries(),
+            Argument::Named(..) => Vec::new(),
+        });
+        own.into_iter().chain(inside).collect()
     }
 
     /// Whether the evictions of the upper level should come to this cache with their data.

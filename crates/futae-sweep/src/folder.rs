@@ -1,7 +1,7 @@
 //! The folder of a sweep: its manifest, a file for each cell that is done, and the table of all.
 
 use crate::whole_file::{remove_unfinished, write};
-use crate::{Plan, Rows, Source, SweepError, Table, summary, traces};
+use crate::{Cell, Plan, Rows, Source, SweepError, Table, summary, traces};
 use futae_sim::run::Column;
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ impl<'a> Folder<'a> {
     ///
     /// # Errors
     ///
-    /// It cannot be made, another plan made it, or a trace was changed since then.
+    /// It cannot be made, another plan made it, or a trace or a plug-in was changed since then.
     pub fn open(path: &Path, plan: &'a Plan) -> Result<Self, SweepError> {
         fs::create_dir_all(path.join("cells"))
             .map_err(|why| SweepError::file("cannot make the folder", path, &why))?;
@@ -43,14 +43,17 @@ impl<'a> Folder<'a> {
         Ok(folder)
     }
 
-    /// Whether a cell of this trace file is done.
-    fn has_results(&self, trace: &str) -> bool {
-        let is_of_it = |source: &Source| match source {
-            Source::Traces(names, _) => names.iter().any(|name| name == trace),
-            Source::Workload(..) => false,
+    /// Whether a cell of this trace file, or of this plug-in, is done.
+    fn has_results(&self, file: &str) -> bool {
+        let is_of_it = |cell: &Cell| {
+            let is_its_trace = match &self.plan.sources[cell.source] {
+                Source::Traces(names, _) => names.iter().any(|name| name == file),
+                Source::Workload(..) => false,
+            };
+            is_its_trace || cell.libraries().any(|name| name == file)
         };
         let mut cells = self.plan.cells.iter().enumerate();
-        cells.any(|(at, cell)| is_of_it(&self.plan.sources[cell.source]) && self.file(at).exists())
+        cells.any(|(at, cell)| is_of_it(cell) && self.file(at).exists())
     }
 
     fn file(&self, cell: usize) -> PathBuf {
@@ -176,6 +179,36 @@ mod tests {
         );
         fs::write(&trace, "offset,length\n0,4096\n").expect("the first one");
         assert_eq!(open(), Ok(()));
+    }
+
+    #[test]
+    fn a_plug_in_that_was_built_anew_is_not_taken_for_the_one_that_has_results() {
+        let place = tempfile::tempdir().expect("a directory");
+        let text = "workloads = ['loop:1MiB']\nlevels = [['lru:1%', 'exclusive:2%']]";
+        let mut plan = Plan::of_toml(text, place.path()).expect("a plan");
+        let library = place.path().join("libmine.so");
+        let inside = format!("exclusive({}(depth=2))", library.display());
+        plan.cells[0].levels[1].policy = inside.parse().expect("a policy");
+        let open = || {
+            let opened = Folder::open(&place.path().join("out"), &plan);
+            opened.map(drop).map_err(|why| why.to_string())
+        };
+        // Longer than what is looked at of a trace, and changed in the middle.
+        let mut built = vec![0; 1 << 20];
+        fs::write(&library, &built).expect("a library");
+        assert_eq!(open(), Ok(()));
+        built[1 << 19] = 1;
+        fs::write(&library, &built).expect("another one, before there are results");
+        assert_eq!(open(), Ok(()));
+        fs::write(place.path().join("out/cells/000000.json"), "[]").expect("a cell");
+        assert_eq!(open(), Ok(()));
+        built[1 << 19] = 2;
+        fs::write(&library, &built).expect("another one");
+        let refused = open().expect_err("results are of the one before");
+        assert!(
+            refused.contains("libmine.so was changed since the sweep began"),
+            "{refused}"
+        );
     }
 
     #[test]

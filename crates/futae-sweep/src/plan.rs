@@ -108,6 +108,12 @@ impl Cell {
     pub fn hierarchy(&self) -> String {
         named(&self.levels)
     }
+
+    /// The paths of its levels' plug-ins.
+    pub(crate) fn libraries(&self) -> impl Iterator<Item = &str> {
+        let levels = self.levels.iter();
+        levels.flat_map(|level| level.policy.libraries())
+    }
 }
 
 /// Levels in one text, top down.
