@@ -5,11 +5,13 @@
 >>> req_miss_ratio, byte_miss_ratio = lcs.LRU(cache_size=2**30).process_trace(reader)
 
 The simulator is :func:`futae.simulate`, which does more, and does many caches at once. What is not here is refused by Python,
-since there is no such name or parameter. The classes are of policies whose counts were compared with libCacheSim 0.3.5:
+since there is no such name or parameter. Requests of zero bytes, which libCacheSim leaves out, are requests here. The classes are of policies whose counts were compared with libCacheSim 0.3.5:
 ``futae truth`` prints both, and says why where they differ.
 """
 
+import decimal
 import enum
+import math
 import numbers
 import os
 
@@ -36,7 +38,8 @@ class ReaderInitParam:
     # A parameter that is not here cannot be set, as it could not have an effect.
     __slots__ = ("cap_at_n_req", "ignore_obj_size", "obj_id_field", "obj_size_field", "time_field")
 
-    def __init__(self, ignore_obj_size=False, cap_at_n_req=-1, time_field=0, obj_id_field=0, obj_size_field=0):
+    # By name only: the first ones of libCacheSim are others.
+    def __init__(self, *, ignore_obj_size=False, cap_at_n_req=-1, time_field=0, obj_id_field=0, obj_size_field=0):
         self.ignore_obj_size = ignore_obj_size
         self.cap_at_n_req = cap_at_n_req
         self.time_field = time_field
@@ -60,7 +63,7 @@ class TraceReader:
 
 
 class SizeAdmissioner:
-    """Larger objects are not placed."""
+    """Smaller objects are placed; those of this size are not."""
 
     def __init__(self, size_threshold):
         self.size_threshold = size_threshold
@@ -72,11 +75,13 @@ class _Cache:
     cache_size: in bytes; or a share of the bytes of all objects, such as ``0.1``. If the reader ignores sizes, of objects.
     hashpower: is ignored, since tables grow by themselves.
     admissioner: None or a :class:`SizeAdmissioner`.
+    reader: the trace of whose bytes ``cache_size`` is a share. The cache takes this trace and no other.
     """
 
     _policy = ""
 
-    def __init__(self, cache_size, hashpower=24, admissioner=None):
+    # By name only: the second one of libCacheSim is a lifetime, which is not here.
+    def __init__(self, cache_size, *, hashpower=24, admissioner=None, reader=None):
         if isinstance(cache_size, bool) or not isinstance(cache_size, numbers.Real) or cache_size <= 0:
             raise Error(f"cache_size={cache_size!r} is neither bytes nor a share of all bytes, such as 0.1")
         if admissioner is not None and not isinstance(admissioner, SizeAdmissioner):
@@ -84,10 +89,11 @@ class _Cache:
         self.cache_size = cache_size
         self.hashpower = hashpower
         self.admissioner = admissioner
+        self.reader = reader
         self._is_used = False
 
     def process_trace(self, reader, start_req=0, max_req=-1):
-        """Returns the misses per request, and the bytes missed per byte asked for, of the first ``max_req`` requests, or of all.
+        """Returns the misses per request, and the bytes missed per byte asked for, of the first ``max_req`` requests; of all if that is not above 0.
 
         The cache is empty at the beginning, so a cache takes one trace.
         """
@@ -95,23 +101,27 @@ class _Cache:
             raise Error(f"start_req={start_req}: a trace is read from its first request")
         if self._is_used:
             raise Error("this cache has done its trace: make another, which is empty at the beginning")
+        is_share = not isinstance(self.cache_size, numbers.Integral)
+        if is_share and self.reader is not None and self.reader.trace != reader.trace:
+            raise Error(f"cache_size={self.cache_size!r} is a share of another trace than that of this reader: give the bytes")
         asked = reader.reader_init_params
-        limits = [limit for limit in (max_req, asked.cap_at_n_req) if limit >= 0]
+        # As in libCacheSim, 0 is no limit either.
+        limits = [limit for limit in (max_req, asked.cap_at_n_req) if limit > 0]
         given = {
             "format": None if asked._columns() else reader.trace_type.value,
             "columns": asked._columns(),
             "requests": min(limits, default=None),
             "frame": "dict",
         }
-        is_share = not isinstance(self.cache_size, numbers.Integral)
-        size = f"{100 * self.cache_size}%" if is_share else self.cache_size
+        # All digits, since a size is not read with an exponent.
+        size = f"{100 * decimal.Decimal(repr(float(self.cache_size))):f}%" if is_share else self.cache_size
         if asked.ignore_obj_size:
             if self.admissioner is not None:
                 raise Error("a SizeAdmissioner needs the sizes that ignore_obj_size leaves out")
             (row,) = simulate(reader.trace, policies=[self._policy], sizes=[size], view="start", **given)
             found = (row["miss_ratio"], row["miss_ratio"])
         else:
-            limit = None if self.admissioner is None else self.admissioner.size_threshold
+            limit = None if self.admissioner is None else max(0, math.ceil(self.admissioner.size_threshold) - 1)
             (row,) = simulate(
                 reader.trace, policies=[self._policy], sizes=[size], objects=True, ttl="none", admit_size_max=limit, **given
             )

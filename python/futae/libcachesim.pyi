@@ -24,6 +24,7 @@ class ReaderInitParam:
     obj_size_field: int
     def __init__(
         self,
+        *,
         ignore_obj_size: bool = False,
         cap_at_n_req: int = -1,
         time_field: int = 0,
@@ -50,8 +51,14 @@ class _Cache:
     cache_size: Union[int, float]
     hashpower: int
     admissioner: Union[SizeAdmissioner, None]
+    reader: Union[TraceReader, None]
     def __init__(
-        self, cache_size: Union[int, float], hashpower: int = 24, admissioner: Union[SizeAdmissioner, None] = None
+        self,
+        cache_size: Union[int, float],
+        *,
+        hashpower: int = 24,
+        admissioner: Union[SizeAdmissioner, None] = None,
+        reader: Union[TraceReader, None] = None,
     ) -> None: ...
     def process_trace(self, reader: TraceReader, start_req: int = 0, max_req: int = -1) -> tuple[float, float]: ...
 

@@ -98,10 +98,36 @@ class Names(unittest.TestCase):
                                 columns="time=0:s,key=1,length=2", frame="dict")[0]
         self.assertEqual(found, (wanted["miss_ratio"], wanted["byte_miss_ratio"]))
         self.assertGreater(wanted["too_large"], 0)
+        # As in libCacheSim an object of the threshold's size is too large: its ratios for seven objects of 100 to 700 bytes, each asked for 100 times.
+        text = "".join(f"{at},{at % 7 + 1},{at % 7 * 100 + 100}\n" for at in range(700))
+        sizes = lcs.TraceReader(self.trace("sizes.csv", text), lcs.TraceType.CSV_TRACE, params)
+        for threshold, ratio in [(100, 1.0), (101, 0.858571), (300, 0.717143), (301, 0.575714), (700, 0.151429), (701, 0.01)]:
+            found, _ = lcs.LRU(10_000, admissioner=lcs.SizeAdmissioner(threshold)).process_trace(sizes)
+            self.assertAlmostEqual(found, ratio, 6)
         text = self.trace("a.txt", "".join(f"{at * at % 31}\n" for at in range(500)))
         params = lcs.ReaderInitParam(ignore_obj_size=True, cap_at_n_req=100)
         found = lcs.ARC(5).process_trace(lcs.TraceReader(text, lcs.TraceType.PLAIN_TXT_TRACE, params))
         self.assertEqual(found[0], futae.simulate(text, ["arc:5blocks"], requests=100, frame="dict")[0]["miss_ratio"])
+
+    def test_shares_name_their_reader_and_no_limit_is_none(self):
+        path = self.trace("a.csv", "".join(f"{at},k{at * at % 31},{1 + at % 31 * 10}\n" for at in range(500)))
+        params = lcs.ReaderInitParam(time_field=1, obj_id_field=2, obj_size_field=3)
+        reader = lcs.TraceReader(path, lcs.TraceType.CSV_TRACE, params)
+        share = lcs.LRU(0.3, reader=reader).process_trace(reader)
+        self.assertEqual(share, lcs.LRU(0.3).process_trace(lcs.TraceReader(path, lcs.TraceType.CSV_TRACE, params)))
+        for limit in (0, -1):
+            self.assertEqual(share, lcs.LRU(0.3).process_trace(reader, max_req=limit))
+        params.cap_at_n_req = 0
+        self.assertEqual(share, lcs.LRU(0.3).process_trace(reader))
+        # libCacheSim counts shares of the reader that the cache was made with, and this one's bytes are not known here.
+        other = lcs.TraceReader(self.trace("b.csv", "1,k1,10\n2,k2,20\n"), lcs.TraceType.CSV_TRACE, params)
+        with self.assertRaises(futae.Error) as raised:
+            lcs.LRU(0.3, reader=reader).process_trace(other)
+        self.assertIn("cache_size=0.3", str(raised.exception))
+        self.assertEqual(lcs.LRU(20, reader=reader).process_trace(other), (1.0, 1.0))
+        # As text this one has an exponent.
+        large = lcs.TraceReader(self.trace("c.csv", "1,k1,4000000000\n2,k2,300\n3,k2,300\n"), lcs.TraceType.CSV_TRACE, params)
+        self.assertEqual(lcs.LRU(1e-7).process_trace(large)[0], 2 / 3)
 
     def test_what_is_not_here_is_named(self):
         text = self.trace("a.txt", "1\n2\n1\n")
@@ -122,8 +148,10 @@ class Names(unittest.TestCase):
             with self.assertRaises(futae.Error) as raised:
                 act()
             self.assertIn(part, str(raised.exception))
-        with self.assertRaises(TypeError):
-            lcs.LRU(1, default_ttl=9)
+        # The first ones of libCacheSim that are given by place are a binary format and a lifetime.
+        for act in (lambda: lcs.LRU(1, default_ttl=9), lambda: lcs.LRU(1, 9), lambda: lcs.ReaderInitParam("<IQIq")):
+            with self.assertRaises(TypeError):
+                act()
         with self.assertRaises(AttributeError):
             fields.obj_size_feild = 3
         self.assertEqual(lcs.LRU(numpy.int64(5)).cache_size, 5)
