@@ -66,7 +66,8 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
             .into_iter()
             .filter_map(|[_, name]| match &run[name] {
                 Value::Null => None,
-                Value::String(text) => Some((name, text.clone())),
+                // As CSV has it: JSON writes names of several words with underscores.
+                Value::String(text) => Some((name, text.replace('_', "-"))),
                 other => Some((name, other.to_string())),
             })
             .collect();
@@ -360,12 +361,12 @@ mod tests {
 
     #[test]
     fn a_run_in_json_is_the_run_in_csv() {
-        let csv = "level,policy,capacity_blocks,block_bytes,all_miss_ratio,all_requests,guests,seed,source\n\
-                   0,lru,10,512,0.5,200,2,3,a + b\n";
+        let csv = "level,policy,capacity_blocks,block_bytes,all_miss_ratio,all_requests,guests,write_mode,seed,source\n\
+                   0,lru,10,512,0.5,200,2,write-back,3,a + b\n";
         let json = r#"{"seed":3,"sources":["a","b"],"runs":[{"block_bytes":512,"miss_ratio":0.5,"requests":200,"guests":2,
-            "levels":[{"policy":"lru","capacity_blocks":10}]}]}"#;
+            "write_mode":"write_back","levels":[{"policy":"lru","capacity_blocks":10}]}]}"#;
         assert_eq!(of_json(json), of_csv(csv));
-        assert_eq!(of_csv(csv).expect("runs")[0].conditions.len(), 3);
+        assert_eq!(of_csv(csv).expect("runs")[0].conditions.len(), 4);
     }
 
     #[test]

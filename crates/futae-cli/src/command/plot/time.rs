@@ -10,6 +10,10 @@ use std::path::PathBuf;
 #[derive(Deserialize)]
 struct Report {
     runs: Vec<Run>,
+    #[serde(default)]
+    sources: Vec<String>,
+    #[serde(default)]
+    seed: u64,
 }
 
 #[derive(Deserialize)]
@@ -34,19 +38,35 @@ struct Window {
 
 /// A line for each run. Windows without requests are left out.
 pub fn over_time(files: &[PathBuf]) -> Result<Plot, Failure> {
-    let mut runs = Vec::new();
+    let mut reports = Vec::new();
     for file in files {
         let shown = file.display();
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
         let report: Report = serde_json::from_str(&text)
             .map_err(|error| Failure::usage(format!("{shown} is no JSON of futae sim: {error}")))?;
-        runs.extend(report.runs);
+        reports.push(report);
     }
-    drawn(&runs)
+    drawn(&reports)
 }
 
-fn drawn(runs: &[Run]) -> Result<Plot, Failure> {
-    let windows = || runs.iter().flat_map(|run| &run.windows);
+/// What tells a report from the others: its sources and its seed, where those differ.
+fn told_apart(report: &Report, all: &[Report]) -> String {
+    let mut more = String::new();
+    if all.iter().any(|other| other.sources != report.sources) {
+        more += &format!(", {}", report.sources.join(" + "));
+    }
+    if all.iter().any(|other| other.seed != report.seed) {
+        more += &format!(", seed {}", report.seed);
+    }
+    more
+}
+
+fn drawn(reports: &[Report]) -> Result<Plot, Failure> {
+    let runs = || {
+        let each = reports.iter().map(|report| (report, &report.runs));
+        each.flat_map(|(report, runs)| runs.iter().map(move |run| (report, run)))
+    };
+    let windows = || runs().flat_map(|(_, run)| &run.windows);
     if windows().next().is_none() {
         return Err(Failure::usage(
             "there are no windows in the results; futae sim writes them with --windows 24 --json, or --windows 1h --json",
@@ -70,13 +90,14 @@ fn drawn(runs: &[Run]) -> Result<Plot, Failure> {
         60.0.. => (60.0, "minutes"),
         _ => (1.0, "s"),
     };
-    let line = |run: &Run| Line {
+    let line = |(report, run): (&Report, &Run)| Line {
         name: run
             .levels
             .iter()
             .map(|level| format!("{} of {}", level.policy, level.capacity_blocks))
             .collect::<Vec<_>>()
-            .join(" > "),
+            .join(" > ")
+            + &told_apart(report, reports),
         points: run
             .windows
             .iter()
@@ -96,7 +117,7 @@ fn drawn(runs: &[Run]) -> Result<Plot, Failure> {
         x_unit: unit_name,
         y_label: "hit ratio".to_owned(),
         y_scale: Scale::Percent,
-        lines: runs.iter().map(line).collect(),
+        lines: runs().map(line).collect(),
         ..Plot::default()
     })
 }
@@ -109,8 +130,30 @@ mod tests {
         let text = format!(
             "{{\"levels\":[{{\"policy\":\"lru\",\"capacity_blocks\":5}}],\"windows\":[{windows}]}}"
         );
-        let run: Run = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-        drawn(&[run]).map_err(|failure| failure.to_string())
+        let text = format!("{{\"runs\":[{text}]}}");
+        let report: Report = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        drawn(&[report]).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn lines_of_other_sources_and_seeds_have_other_names() {
+        let report = |source: &str, seed: u64| {
+            let text = format!(
+                "{{\"seed\":{seed},\"sources\":[\"{source}\"],\"runs\":[{{\"levels\":[{{\"policy\":\"lru\",\"capacity_blocks\":5}}],\
+                 \"windows\":[{{\"begin_requests\":0,\"begin_seconds\":null,\"combined_hit_ratio\":0.25}}]}}]}}"
+            );
+            serde_json::from_str::<Report>(&text).expect("a report")
+        };
+        let names = |reports: &[Report]| -> Vec<String> {
+            let plot = drawn(reports).map_err(|failure| failure.to_string());
+            let lines = plot.expect("a plot").lines;
+            lines.into_iter().map(|line| line.name).collect()
+        };
+        let two = names(&[report("a.csv", 1), report("b.csv", 1)]);
+        assert_eq!(two, ["lru of 5, a.csv", "lru of 5, b.csv"]);
+        let two = names(&[report("a.csv", 1), report("a.csv", 2)]);
+        assert_eq!(two, ["lru of 5, seed 1", "lru of 5, seed 2"]);
+        assert_eq!(names(&[report("a.csv", 1)]), ["lru of 5"]);
     }
 
     #[test]
