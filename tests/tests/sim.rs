@@ -423,6 +423,14 @@ fn guests_with_workloads_ask_at_their_rates() {
     let said = String::from_utf8(said.stdout).expect("text");
     let expected = "2 guests, each with its own workload, request as often as the numbers before their workloads say, and share one cache";
     assert!(said.contains(expected), "{said}");
+    // Of several caches the guests' results name theirs.
+    let sizes = ["--policy", "lru", "--sizes", "30blocks,60blocks"];
+    let said = run(&[&["sim", "loop:60blocks", "loop:60blocks"], &sizes[..]].concat());
+    let said = String::from_utf8(said.stdout).expect("text");
+    assert!(
+        said.contains("\nlru of 30") && said.contains("\nlru of 60"),
+        "{said}"
+    );
 }
 
 /// Runs of neighbours on two volumes: what `sim` counts of a policy that reads ahead, `mrc` and `locality` find, too, and other policies of the

@@ -2,7 +2,7 @@
 
 use futae_sim::queueing::StationResult;
 use futae_sim::run::Ordered;
-use futae_sim::{Report, Run, WriteMode};
+use futae_sim::{LevelResult, Report, Run, WriteMode};
 use futae_terminal::table::{Table, count, percent};
 use futae_trace::WorkloadSpec;
 
@@ -108,12 +108,7 @@ fn by_guest(report: &Report) -> String {
     ]);
     for run in &report.runs {
         if report.runs.len() > 1 {
-            let levels: Vec<String> = run
-                .levels
-                .iter()
-                .map(|level| level.policy.clone())
-                .collect();
-            table.row([levels.join(" > ").as_str(), "", "", "", "", ""].map(str::to_owned));
+            table.row([name_of(run).as_str(), "", "", "", "", ""].map(str::to_owned));
         }
         for guest in &run.by_guest {
             let own = &guest.served[..guest.served.len().saturating_sub(2)];
@@ -184,12 +179,8 @@ fn bounds(report: &Report) -> Option<String> {
     ]);
     for run in &report.runs {
         let bounds = run.bounds.as_ref()?;
-        let name = |level: &futae_sim::LevelResult| {
-            format!("{} of {}", level.policy, count(level.capacity_blocks))
-        };
-        let names: Vec<String> = run.levels.iter().map(name).collect();
         table.row([
-            names.join(", "),
+            name_of(run),
             percent(run.combined_hit_ratio),
             percent(bounds.lower.last().copied().flatten()),
             percent(bounds.upper.last().copied().flatten()),
@@ -212,7 +203,7 @@ fn writes(report: &Report) -> String {
         let levels = run.levels.iter().zip(&run.writes_taken);
         for (level, &taken) in levels {
             table.row([
-                format!("{} of {}", level.policy, count(level.capacity_blocks)),
+                name_of_level(level),
                 count(taken),
                 count(level.overwrites),
                 count(level.dirty_evictions),
@@ -232,11 +223,12 @@ fn writes(report: &Report) -> String {
     table.render()
 }
 
+fn name_of_level(level: &LevelResult) -> String {
+    format!("{} of {}", level.policy, count(level.capacity_blocks))
+}
+
 fn name_of(run: &Run) -> String {
-    let name = |level: &futae_sim::LevelResult| {
-        format!("{} of {}", level.policy, count(level.capacity_blocks))
-    };
-    let names: Vec<String> = run.levels.iter().map(name).collect();
+    let names: Vec<String> = run.levels.iter().map(name_of_level).collect();
     names.join(", ")
 }
 
