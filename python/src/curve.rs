@@ -7,7 +7,7 @@ use crate::patience::patiently;
 use crate::reading::{Reading, parsed};
 use futae_policy::{Kind, PolicySpec, Shape};
 use futae_sim::curve::{
-    Made, Makings, Methods, Source, SourceError, TraceStream, cache_sizes, even_sizes,
+    Makings, Methods, Source, SourceError, TraceStream, cache_sizes, even_sizes,
 };
 use futae_sim::run::{Neighbours, ViewChoice};
 use futae_trace::{BlockRequest, Doubt, TraceOptions, TraceReader, View, is_trace};
@@ -272,7 +272,7 @@ impl Wanted {
         let (block_bytes, name) = (origin.block_bytes, origin.source.clone());
         let text = |error: SourceError| error.to_string();
         let half = |done: f64| tell(done / 2.0);
-        let (is_exact, is_sampled) = (self.methods().is_exact(), self.methods().is_sampled());
+        let is_sampled = self.methods().is_sampled();
         let (source, warnings) = if !origin.is_workload() && is_sampled {
             passing(origin, self.requests, &mut makings, &half)?
         } else {
@@ -302,16 +302,6 @@ impl Wanted {
         let of = (source.as_ref(), self.seed);
         let found = makings.curves(policy, &sizes, of, &second);
         let found = found.map_err(|error| error.to_string())?;
-        let truth = found.first().filter(|_| is_exact);
-        let curve = |(at, made): (usize, &Made)| {
-            let error = truth.filter(|_| at > 0);
-            json!({
-                "method": made.method,
-                "mean_absolute_error": error.map(|truth| truth.curve.mean_absolute_error(&made.curve, &sizes)),
-                "half_widths": made.half_widths,
-                "points": made.curve.points(),
-            })
-        };
         let value = json!({
             "source": name,
             "policy": policy.to_string(),
@@ -321,7 +311,7 @@ impl Wanted {
             "blocks_estimated": is_estimate,
             "seed": self.seed,
             "version": env!("CARGO_PKG_VERSION"),
-            "curves": found.iter().enumerate().map(curve).collect::<Vec<_>>(),
+            "curves": found,
         });
         Ok((value.to_string(), warnings))
     }

@@ -6,7 +6,7 @@ use crate::defaults::CURVE_POLICY;
 use crate::plot::{Bar, Line, Look, Plot, Scale, axis_unit};
 use crate::save::{Picture, print};
 use futae_policy::{Kind, PolicySpec, Shape};
-use futae_sim::curve::{Curve, Made, Makings, Methods, Point, Source, cache_sizes, even_sizes};
+use futae_sim::curve::{Made, Makings, Methods, Point, Source, cache_sizes, even_sizes};
 use futae_sim::run::Neighbours;
 use futae_sim::run::{Column, Values};
 use futae_terminal::failure::Failure;
@@ -74,15 +74,6 @@ pub struct Args {
     /// Draw the curves into a file, .svg, .pdf or .png
     #[arg(long, visible_alias = "svg", value_name = "FILE")]
     plot: Option<PathBuf>,
-}
-
-/// A curve, how it was found, and its mean absolute error against the exact one, from 0 to 1.
-struct Found {
-    method: String,
-    curve: Curve,
-    /// Half the width of a 95 % interval at each size; empty where there is one sample.
-    half_widths: Vec<f64>,
-    error: Option<f64>,
 }
 
 /// What is asked for, and what it was read as.
@@ -226,37 +217,23 @@ impl<'a> Asked<'a> {
     }
 
     /// Every curve that is asked for, the exact one first.
-    fn find(&self, makings: &Makings) -> Result<Vec<Found>, Failure> {
+    fn find(&self, makings: &Makings) -> Result<Vec<Made>, Failure> {
         let progress = Progress::new("simulating", self.args.json || self.args.csv);
         let set = |fraction| progress.set(fraction);
         let seed = self.args.source.seed;
         let of = (self.source.as_ref(), seed);
         let curves = makings.curves(&self.policy, &self.sizes, of, &set);
-        let found = |made: Made| Found {
-            method: made.method,
-            curve: made.curve,
-            half_widths: made.half_widths,
-            error: None,
-        };
-        let curves = curves.map_err(Failure::usage)?.into_iter();
-        let mut found: Vec<_> = curves.map(found).collect();
-        if self.args.methods().is_exact() {
-            let truth = found[0].curve.clone();
-            for other in &mut found[1..] {
-                other.error = Some(truth.mean_absolute_error(&other.curve, &self.sizes));
-            }
-        }
-        Ok(found)
+        curves.map_err(Failure::usage)
     }
 
     fn bytes(&self, blocks: u64) -> f64 {
         blocks as f64 * self.block_bytes as f64
     }
 
-    fn plot(&self, found: &[Found]) -> Plot {
+    fn plot(&self, found: &[Made]) -> Plot {
         let largest = self.sizes.last().copied().unwrap_or(1);
         let (unit, name) = axis_unit(self.bytes(largest));
-        let line = |found: &Found| Line {
+        let line = |found: &Made| Line {
             name: found.method.clone(),
             points: std::iter::once((0.0, 1.0))
                 .chain(found.curve.points().iter().map(|point| {
@@ -266,7 +243,7 @@ impl<'a> Asked<'a> {
                 .collect(),
             look: Look::Line,
         };
-        let bars = |(line, found): (usize, &Found)| {
+        let bars = |(line, found): (usize, &Made)| {
             let points = found.curve.points().iter().zip(&found.half_widths);
             let bar = |(point, &half): (&Point, &f64)| Bar {
                 line,
@@ -292,7 +269,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn table(&self, found: &[Found]) -> String {
+    fn table(&self, found: &[Made]) -> String {
         let mut text = format!(
             "{} requests, {}{} blocks of {} bytes, seed {}\n\n{:>15}",
             count(self.requests),
@@ -302,7 +279,7 @@ impl<'a> Asked<'a> {
             self.args.source.seed,
             "cache blocks"
         );
-        let short = |found: &Found| found.method.split(' ').next().unwrap_or("").to_owned();
+        let short = |found: &Made| found.method.split(' ').next().unwrap_or("").to_owned();
         // Writing to a string cannot fail.
         for found in found {
             let width = if found.half_widths.is_empty() { 10 } else { 18 };
@@ -321,7 +298,7 @@ impl<'a> Asked<'a> {
             text.push('\n');
         }
         for found in found {
-            if let Some(error) = found.error {
+            if let Some(error) = found.mean_absolute_error {
                 let (method, error) = (&found.method, 100.0 * error);
                 let _ = writeln!(text, "\nmean absolute error of {method}: {error:.3} points");
             }
@@ -329,15 +306,15 @@ impl<'a> Asked<'a> {
         text
     }
 
-    fn csv(&self, found: &[Found]) -> String {
+    fn csv(&self, found: &[Made]) -> String {
         let points = found.iter().flat_map(|found| {
             let points = found.curve.points().iter().enumerate();
             points.map(move |(at, point)| (found, at, point))
         });
-        let points: Vec<(&Found, usize, &Point)> = points.collect();
+        let points: Vec<(&Made, usize, &Point)> = points.collect();
         let same = |text: String| Values::Texts(vec![text; points.len()]);
-        let of_method = |found: &Found| found.method.replace(',', "");
-        let half = |&(found, at, _): &(&Found, usize, _)| found.half_widths.get(at).copied();
+        let of_method = |found: &Made| found.method.replace(',', "");
+        let half = |&(found, at, _): &(&Made, usize, _)| found.half_widths.get(at).copied();
         let bytes = |point: &Point| point.blocks.saturating_mul(self.block_bytes);
         let columns = [
             (
@@ -370,15 +347,7 @@ impl<'a> Asked<'a> {
         Column::csv(&columns.map(|(name, values)| Column { name, values }))
     }
 
-    fn as_json(&self, found: &[Found]) -> serde_json::Value {
-        let curve = |found: &Found| {
-            json!({
-                "method": found.method,
-                "mean_absolute_error": found.error,
-                "half_widths": found.half_widths,
-                "points": found.curve.points(),
-            })
-        };
+    fn as_json(&self, found: &[Made]) -> serde_json::Value {
         json!({
             "source": self.args.source.source.text(),
             "policy": self.policy.to_string(),
@@ -388,7 +357,7 @@ impl<'a> Asked<'a> {
             "blocks_estimated": self.is_estimate,
             "seed": self.args.source.seed,
             "version": env!("CARGO_PKG_VERSION"),
-            "curves": found.iter().map(curve).collect::<Vec<_>>(),
+            "curves": found,
         })
     }
 }

@@ -12,6 +12,7 @@ use crate::spec::LevelSpecError;
 use futae_policy::{Kind, PolicySpec, mixed};
 use futae_trace::BlockRequest;
 use futae_units::{Size, SizeError};
+use serde::Serialize;
 
 /// The selected methods.
 #[derive(Clone, Copy, Debug)]
@@ -100,15 +101,18 @@ pub struct Makings {
 }
 
 /// A curve.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Made {
     /// Its method.
     pub method: String,
-    /// The curve at the requested sizes; the mean of several samples.
-    pub curve: Curve,
+    /// The mean absolute error against the exact curve, from 0 to 1; `None` for that curve itself, or without it.
+    pub mean_absolute_error: Option<f64>,
     /// At each size, half the width of the 95 % confidence interval of the mean over samples; empty
     /// for a single sample, and for exact curves.
     pub half_widths: Vec<f64>,
+    /// The curve at the requested sizes; the mean of several samples.
+    #[serde(flatten)]
+    pub curve: Curve,
 }
 
 impl Made {
@@ -116,6 +120,7 @@ impl Made {
         Self {
             method,
             curve,
+            mean_absolute_error: None,
             half_widths: Vec::new(),
         }
     }
@@ -142,6 +147,7 @@ impl Made {
         Some(Self {
             method: format!("{method}, mean of {}", curves.len()),
             curve: Curve::samples(points),
+            mean_absolute_error: None,
             half_widths,
         })
     }
@@ -320,6 +326,7 @@ impl Makings {
             let curve = source.simulate_sizes(policy, sizes, seed, threads, progress)?;
             found.push(Made::one("exact".to_owned(), curve.at(sizes)));
         }
+        let truth = found.first().map(|exact| exact.curve.clone());
         if let Some(first) = self.shards.first() {
             let sampled = grouped(first.sampled_blocks());
             let name = format!("shards {:.3} % ({sampled} blocks)", 100.0 * first.rate());
@@ -341,6 +348,12 @@ impl Makings {
             let name = format!("mini {}", first.rate());
             let curves = self.small.iter().map(simulate).collect::<Result<_, _>>()?;
             found.extend(Made::mean(name, curves, sizes));
+        }
+        if let Some(truth) = truth {
+            for other in &mut found[1..] {
+                let error = truth.mean_absolute_error(&other.curve, sizes);
+                other.mean_absolute_error = Some(error);
+            }
         }
         Ok(found)
     }
