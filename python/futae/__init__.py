@@ -109,7 +109,7 @@ def simulate(
     block to evict, and removes it, or returns None to evict none and not place ``incoming``. Optional are ``hit(blocks)``: these resident blocks were requested, in this order;
     ``admit(block)``: whether to place a block that is not resident; and ``remove(block)``: a block left without an eviction. ``hit`` and
     ``miss`` get many blocks at once, just before the next answer is needed, so they do not get the last blocks of a run. In place of ``evict`` the object may have
-    ``victims(count)``: the next victims in their order, at least one and at most ``count``, without removing any; one that is requested before its turn is skipped;
+    ``victims(count)``: the next victims in their order, at least one and at most ``count``, without removing any; one that ``hit`` is told of before its turn is skipped;
     and ``evicted(blocks)``: these were evicted. A wrong answer or an exception raises ``futae.Error``.
 
     Raises ``futae.Error``, a ``ValueError``, with the message of the command line. Ctrl-C ends a simulation. Other
@@ -226,6 +226,8 @@ def mrc(
     The others, ``frame`` among them, are as in :func:`simulate`; ``"report"`` is what ``futae mrc --json`` prints.
     """
     _check_frame(frame, "report")
+    if not isinstance(policy, str):
+        raise Error(f"policy={policy!r} is no text: a curve is of a policy such as 'lru' or '2q(k_in=0.3)'; classes are for simulate()")
     block, format, columns, skip_bad = _options_of(source, block, format, columns, skip_bad)
     wanted = {
         "policy": policy,

@@ -149,12 +149,13 @@ def _buffer_of(source):
     if numpy and isinstance(source, numpy.ma.MaskedArray):
         raise Error("a masked array has missing numbers: give array.compressed()")
     try:
-        format = memoryview(source).format
-    except TypeError:
-        import numpy
+        try:
+            format = memoryview(source).format
+        except TypeError:
+            import numpy
 
-        source = numpy.asarray(source)
-        format = memoryview(source).format
+            source = numpy.asarray(source)
+            format = memoryview(source).format
     except ValueError as error:
         raise Error(f"an array of block numbers has whole numbers: {error}") from None
     foreign = {"little": ">!", "big": "<"}[sys.byteorder]

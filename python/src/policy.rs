@@ -6,7 +6,7 @@ use futae_policy::{
 };
 use hashbrown::HashMap;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::PyList;
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,17 +72,23 @@ impl External for Classes {
                 "a policy in Python takes no arguments here",
             ));
         };
+        let kept = |what: String, error: PyErr| {
+            let problem = wrong(name, format!("{what}: {error}"));
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            problem
+        };
         Python::attach(|py| {
-            let policy = class.call1(py, (shape.slots,)).map_err(|error| {
-                let problem = format!("cannot be made: {error}");
-                *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                wrong(name, problem)
-            })?;
-            let method = |key: &str| policy.getattr(py, PyString::new(py, key)).ok();
+            let policy = class.bind(py).call1((shape.slots,));
+            let policy = policy.map_err(|error| kept("cannot be made".to_owned(), error))?;
+            // What fails to be looked up is not absent.
+            let method = |key: &str| match policy.getattr_opt(key) {
+                Ok(method) => Ok(method.map(Bound::unbind)),
+                Err(error) => Err(kept(format!("{key} cannot be had"), error)),
+            };
             let needed =
-                |key: &str| method(key).ok_or_else(|| wrong(name, format!("has no method {key}")));
+                |key: &str| method(key)?.ok_or_else(|| wrong(name, format!("has no method {key}")));
             let miss = needed("miss")?;
-            let victims = match method("victims") {
+            let victims = match method("victims")? {
                 None => Victims::OneByOne(needed("evict")?),
                 Some(victims) => Victims::Ahead(Ahead {
                     victims,
@@ -94,11 +100,11 @@ impl External for Classes {
             };
             Ok(Box::new(InPython {
                 name: name.clone(),
-                admit: method("admit"),
-                hit: method("hit"),
+                admit: method("admit")?,
+                hit: method("hit")?,
                 miss,
                 victims,
-                remove: method("remove"),
+                remove: method("remove")?,
                 raised: Arc::clone(&self.raised),
                 is_stopped: Arc::clone(&self.is_stopped),
                 blocks: vec![0; shape.slots as usize],

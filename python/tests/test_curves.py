@@ -103,6 +103,9 @@ class Curves(unittest.TestCase):
                     continue
                 with self.subTest(source=source, study=study), self.assertRaisesRegex(futae.Error, part):
                     study(source, **given)
+        for policy in (dict, futae.policy("2q", k_in=0.3), None):
+            with self.subTest(policy=policy), self.assertRaisesRegex(futae.Error, "policy=.* is no text"):
+                futae.mrc(blocks, policy)
         bad = pyarrow.table({"offset": ["0", "x", "4096"]})
         with self.assertRaisesRegex(futae.Error, "offset"):
             futae.mrc(bad)

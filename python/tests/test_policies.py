@@ -16,6 +16,7 @@ from collections import OrderedDict
 import futae
 import numpy
 import pandas
+import pyarrow
 
 BINARY = os.environ["FUTAE_BINARY"]
 WORKLOAD = "zipf(1.0,writes=0.2):16MiB"
@@ -236,6 +237,19 @@ class Policies(unittest.TestCase):
             misses(levels=["lru:10blocks", "python/Lru:10blocks"])
         self.assertIn("there is no such file", str(raised.exception))
 
+    def test_a_method_that_cannot_be_looked_up_is_not_taken_for_absent(self):
+        for name in ("admit", "hit", "remove", "victims"):
+
+            def fails(self):
+                raise RuntimeError(f"no {name} today")
+
+            broken = type("Broken", (Lru,), {name: property(fails)})
+            with self.subTest(name=name):
+                with self.assertRaises(futae.Error) as raised:
+                    futae.simulate(WORKLOAD, policies=[broken], sizes=[100])
+                self.assertIn(f"no {name} today", str(raised.exception))
+                self.assertIsInstance(raised.exception.__cause__, RuntimeError)
+
     def test_an_interrupt_ends_the_calls(self):
         class Slow(Fifo):
             calls = 0
@@ -365,6 +379,7 @@ class Arrays(unittest.TestCase):
             (numpy.array([1, 128], dtype=">u8"), "order of bytes"),
             (numpy.ma.masked_array([1, 2, 3], mask=[0, 1, 1]), "compressed()"),
             (numpy.array(["2026-01-01"], dtype="datetime64[s]"), "whole numbers"),
+            (pyarrow.array([1, 2], pyarrow.timestamp("s")), "whole numbers"),
             ([1, 2, 3], "numpy.array"),
         ]:
             with self.assertRaises(futae.Error) as raised:
