@@ -288,6 +288,26 @@ impl Auto {
         Some(level)
     }
 
+    /// Begins again with shadows that are as large as the present cache needs. The cache goes on under the same candidate.
+    #[cold]
+    fn renew_shadows(&mut self) -> Result<(), SpecError> {
+        self.shadows.renew(&self.shape)?;
+        if let Some(first) = self.numbered_from {
+            self.shadows.number_blocks(first);
+        }
+        if self.shadows.are_whole() {
+            self.rehearsal = None;
+            let first = self.shadows.in_force();
+            let kind = self.shadows.spec(first).handover_kind();
+            if let (Content::Agreed(_), Some(level)) =
+                (&self.content, self.level_of_cache(first, kind))
+            {
+                self.content.follow(level);
+            }
+        }
+        Ok(())
+    }
+
     fn remark(&mut self, old: usize, new: usize, ahead: f64) {
         self.left = Some(old);
         let since = self.requests - std::mem::replace(&mut self.requests_at_change, self.requests);
@@ -386,10 +406,13 @@ impl Policy for Auto {
 
     fn resize(&mut self, slots: u32) {
         self.shape.slots = slots;
-        self.shadows.resize(slots);
         self.content.resize(slots);
         if let Some(rehearsal) = &mut self.rehearsal {
             rehearsal.resize(slots);
+        }
+        // They were built before, so this cannot fail.
+        if self.shadows.fit(slots) || self.renew_shadows().is_err() {
+            self.shadows.resize(slots);
         }
     }
 

@@ -12,6 +12,9 @@ const SHARE: u32 = 256;
 /// The smallest number of slots of a shadow, unless the cache is smaller: with fewer, chance
 /// decides.
 const SLOTS_MIN: u32 = 1024;
+/// Shadows of a cache whose size changes are made anew once they have this many times the slots that they should have, or a part of
+/// them that is as small.
+const MISFIT: u32 = 4;
 /// Requests of the sample between two comparisons of the candidates.
 const WINDOW: u32 = 64;
 /// By this factor the lead must be longer once the upper cache reports its evictions: the order
@@ -100,15 +103,24 @@ fn opening(
     Ok(Some(Opening::new(smaller(0)?, others)))
 }
 
+/// Slots of each shadow of a cache with this many.
+fn slots_of(slots: u32) -> u32 {
+    (slots / SHARE).max(SLOTS_MIN.min(slots)).max(1)
+}
+
 impl Shadows {
-    /// Empty shadows for a cache of this shape.
+    /// Empty shadows for a cache of this shape, which the first candidate leads.
     pub fn new(shape: &Shape, memory: f64, lead: f64) -> Result<Self, SpecError> {
-        let slots = (shape.slots / SHARE).max(SLOTS_MIN.min(shape.slots)).max(1);
+        Self::led_by(0, shape, memory, lead)
+    }
+
+    fn led_by(in_force: usize, shape: &Shape, memory: f64, lead: f64) -> Result<Self, SpecError> {
+        let slots = slots_of(shape.slots);
         let is_whole = slots >= shape.slots;
         let share = f64::from(slots) / f64::from(shape.slots.max(1));
         let candidate = |(at, mut spec): (usize, PolicySpec)| {
             spec.keep_served();
-            let leads = is_whole && at == 0;
+            let leads = is_whole && at == in_force;
             let shadow = (!leads).then(|| level(&spec, &Shape { slots, ..*shape }));
             Ok(Candidate {
                 needs_evictions: spec.lives_on_demotions(),
@@ -126,7 +138,7 @@ impl Shadows {
             apart: vec![0.0; candidates.len() * candidates.len()],
             opening: opening(&candidates, slots / OPENING_SHARE, shape)?,
             candidates,
-            in_force: 0,
+            in_force,
             threshold: if is_whole {
                 u64::MAX
             } else {
@@ -371,16 +383,39 @@ impl Shadows {
         candidates.filter_map(|candidate| candidate.shadow.as_mut())
     }
 
+    /// Slots of these shadows for a cache of another size: as many blocks as before are in the sample.
+    fn resized(&self, slots: u32) -> u32 {
+        let share = self.threshold as f64 / u64::MAX as f64;
+        ((f64::from(slots) * share).round() as u32).max(1)
+    }
+
+    /// Whether these shadows are about as large for a cache of another size as new ones would be.
+    pub fn fit(&self, slots: u32) -> bool {
+        let (here, new) = (self.resized(slots), slots_of(slots));
+        here <= new.saturating_mul(MISFIT) && new <= here.saturating_mul(MISFIT)
+    }
+
     /// The size of the cache has changed.
     pub fn resize(&mut self, slots: u32) {
         self.upper.resize(slots);
-        let share = self.threshold as f64 / u64::MAX as f64;
-        let slots = ((f64::from(slots) * share).round() as u32).max(1);
-        self.slots = slots;
+        self.slots = self.resized(slots);
         self.opening = None;
+        let slots = self.slots;
         for shadow in self.shadows() {
             shadow.resize(slots);
         }
+    }
+
+    /// Empty shadows in place of these for a cache of another size, under the same candidate. That of the candidate is missing
+    /// if the new ones have all slots.
+    pub fn renew(&mut self, shape: &Shape) -> Result<(), SpecError> {
+        let mut new = Self::led_by(self.in_force, shape, self.memory, self.lead)?;
+        std::mem::swap(&mut new.upper, &mut self.upper);
+        new.upper.resize(shape.slots);
+        new.opening = None;
+        new.real.settling = SETTLING * new.slots;
+        *self = new;
+        Ok(())
     }
 
     /// Announces the numbering of blocks; see [`crate::SimulatorHints::number_blocks`].
@@ -394,6 +429,12 @@ impl Shadows {
                 shadow.number_blocks(first);
             }
         }
+    }
+
+    /// Slots of a shadow.
+    #[cfg(test)]
+    pub fn slots(&self) -> u32 {
+        self.slots
     }
 
     /// Panics unless each shadow's invariants hold.

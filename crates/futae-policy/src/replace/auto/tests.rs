@@ -6,8 +6,8 @@ use super::reference::Plain;
 use super::{shadow, shadows};
 use crate::contract::level_of;
 use crate::{
-    Access, AccessKind, Admission, BlockId, Departure, HashIndex, Kind, Level, Outcome, Policy,
-    Prng, RegisteredPolicy, Shape, Slot, Trait,
+    Access, AccessKind, Admission, Arguments, BlockId, Departure, HashIndex, Kind, Level, Outcome,
+    Policy, PolicySpec, Prng, RegisteredPolicy, Shape, Slot, Trait,
 };
 
 /// Hit ratio of `text` over the part of `reads` from `from` on.
@@ -195,6 +195,60 @@ fn below_a_cache_that_asks_for_no_block_again_the_first_ones_stay() {
         );
         let second = &level.remarks()[1];
         assert!(second.starts_with("exclusive(bidifilter"), "{second}");
+    }
+}
+
+/// A cache that grows while it is used takes no more memory for the choice than one that was as large from the start, and one that
+/// shrinks has shadows that are large enough to tell candidates apart.
+#[test]
+fn shadows_are_as_large_as_the_present_cache_needs() {
+    let shape = |slots| Shape { slots, seed: 1 };
+    let begun = |slots| {
+        let mut arguments = Arguments::new(&PolicySpec::of(Kind::auto));
+        super::build(&mut arguments, &shape(slots)).expect("a policy")
+    };
+    for (before, after) in [
+        (64, 1 << 20),
+        (1024, 100_000),
+        (1 << 20, 2000),
+        (1 << 20, 300),
+    ] {
+        let (mut auto, wanted) = (begun(before), begun(after).shadows.slots());
+        // As a live cache shrinks: step by step.
+        let mut slots = before;
+        while slots != after {
+            slots = (slots - slots.min(5000)).max(after);
+            auto.resize(slots);
+        }
+        let here = auto.shadows.slots();
+        assert!(
+            here <= 4 * wanted && wanted <= 4 * here,
+            "{before} to {after}: {here}, not {wanted}"
+        );
+        auto.audit(0);
+    }
+}
+
+/// The choice goes on in a cache that became much larger, or much smaller: a loop that LRU never hits is found.
+#[test]
+fn a_loop_is_found_after_a_change_of_size() {
+    for (before, after) in [(100, 20_000), (400_000, 2000), (20_000, 1000)] {
+        let mut level = level_of("auto", before, 1);
+        hits(&mut level, uniform(u64::from(after), 5000));
+        level.resize(after);
+        let looping = |turnovers: u32| {
+            (0..2 * u64::from(after))
+                .cycle()
+                .take((turnovers * after) as usize)
+        };
+        hits(&mut level, looping(16));
+        let found = hits(&mut level, looping(16));
+        level.audit();
+        assert!(
+            found > 16 * after as usize * 45 / 100,
+            "{before} to {after}: {found}, {:?}",
+            level.remarks()
+        );
     }
 }
 
