@@ -174,6 +174,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     fn a_file_is_whole_or_as_it_was() {
@@ -195,6 +196,23 @@ mod tests {
         assert!(link.is_symlink());
         fs::remove_file(&link).expect("removed");
         assert_eq!(fs::read_dir(&directory).expect("there").count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_keeps_who_may_read_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a");
+        fs::write(&path, b"one").expect("room");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("mine");
+        // Only root may give files to others.
+        let owner = fs::metadata(&path).expect("there").uid();
+        let other = if owner == 0 { 4711 } else { owner };
+        std::os::unix::fs::chown(&path, Some(other), None).expect("allowed");
+        let output = Output::new(&path).map_err(|e| e.to_string()).expect("new");
+        assert!(output.write(b"two").is_ok());
+        let found = fs::metadata(&path).expect("there");
+        assert_eq!(fs::read(&path).expect("there"), b"two");
+        assert_eq!((found.mode() & 0o7777, found.uid()), (0o640, other));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Where an output goes: what its name stands for, and a file that is whole under its name or not there.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
@@ -112,8 +112,23 @@ fn begin(path: &Path) -> io::Result<(File, Name)> {
         .tempfile_in(directory)
         .map_err(|error| refusal(&error, directory))?
         .into_parts();
+    if let Ok(there) = path.metadata() {
+        take_rights(&file, &there);
+    }
     let path = path.to_owned();
     Ok((file, Name { temporary, path }))
+}
+
+/// Gives a new file the owner and the mode of the one that it is to replace, as far as this process may and the file system has
+/// them.
+fn take_rights(file: &File, there: &Metadata) {
+    let mut mode = there.mode() & 0o777;
+    // The rights of a group are for that group only.
+    if fchown(file, None, Some(there.gid())).is_err() {
+        mode &= 0o707;
+    }
+    let _ = fchown(file, Some(there.uid()), None);
+    let _ = file.set_permissions(Permissions::from_mode(mode));
 }
 
 /// Why no file can be begun in a directory, without the temporary name of that file, which would only confuse.
