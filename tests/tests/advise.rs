@@ -299,6 +299,71 @@ fn verify(stage: &Stage, forecast: &Path, warned: usize, act: impl FnOnce()) -> 
     }
 }
 
+/// Which quarter of the blocks is in a sample decides how many of the requests it has, and hardly what is advised.
+#[test]
+fn a_sample_of_the_blocks_forecasts_what_all_of_them_do() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let all = requests("zipf(1.0):4000blocks", 1, 60_000);
+    let hit_ratio = |name: &str, sample: f64, is_in: &dyn Fn(u64) -> bool| {
+        let trace = directory.path().join(name);
+        let blocks = all.iter().map(|request| request.block());
+        let blocks: Vec<u64> = blocks.filter(|&block| is_in(block)).collect();
+        let lines = blocks
+            .iter()
+            .map(|block| format!("{},4096\n", block * 4096));
+        fs::write(
+            &trace,
+            format!("offset,length\n{}", lines.collect::<String>()),
+        )
+        .expect("room");
+        let recorded = json!({
+            "futae_recording": "0.1.0", "policy": "lru", "block_bytes": 4096, "capacity_blocks": 9, "sample": sample,
+            "requests": blocks.len(), "lost": 0, "seconds": 1.0, "cache_requests": all.len(), "cache_hits": 0,
+            "store_read_micros": null
+        });
+        fs::write(
+            directory.path().join(format!("{name}.json")),
+            recorded.to_string(),
+        )
+        .expect("room");
+        let line = [
+            "advise",
+            text(&trace),
+            "--memory",
+            "400blocks",
+            "--policies",
+            "lru",
+            "--json",
+        ];
+        let choice = &run_json(&line)["options"][0];
+        let (of_all, of_host) = (mean(choice, "hit_ratio"), mean(choice, "host_hit_ratio"));
+        // Requests are whole numbers in each of 20 windows.
+        assert!(
+            (of_all - of_host).abs() < 0.002,
+            "there is one cache: {choice}"
+        );
+        let store_reads = mean(choice, "store_reads_per_request");
+        assert!((1.0 - of_all - store_reads).abs() < 0.002, "{choice}");
+        (blocks.len(), of_host)
+    };
+    let (count, expected) = hit_ratio("all.csv", 1.0, &|_| true);
+    let mut counts = Vec::new();
+    for part in 0..4 {
+        let is_in = |block: u64| block % 4 == part;
+        let (sampled, found) = hit_ratio(&format!("{part}.csv"), 0.25, &is_in);
+        assert!(
+            (found - expected).abs() < 0.03,
+            "{sampled} of {count} requests: {found} instead of {expected}"
+        );
+        counts.push(sampled);
+    }
+    let (least, most) = (counts.iter().min(), counts.iter().max());
+    assert!(
+        most > least.map(|least| least * 5 / 4).as_ref(),
+        "or there would be nothing to correct: {counts:?}"
+    );
+}
+
 #[test]
 fn latencies_that_are_given_come_before_those_of_a_recording() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -328,6 +393,46 @@ fn latencies_that_are_given_come_before_those_of_a_recording() {
     let given = mean(&["--latency", "upper=1us,lower=10us,link=30us,store=300us"]);
     assert!(given < 301e-6, "{given}");
     assert!(mean(&[]) > 10.0 * given, "the store's own time is longer");
+}
+
+/// An advice is for one cache. In a file whose `cache` is divided, or has other blocks, it would come to other caches.
+#[test]
+fn an_advice_is_not_written_where_a_server_would_have_another_cache() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("serve.toml");
+    for (more, wanted) in [
+        ("share = \"256KiB\"\n", "disk has a share"),
+        (
+            "[[export]]\nname = \"other\"\nsource = \"b.img\"\nshare = 65536\n",
+            "other has a share",
+        ),
+        ("", "its blocks are of 64KiB"),
+    ] {
+        let block = if more.is_empty() { "64KiB" } else { "4KiB" };
+        let before = format!(
+            "cache = \"1MiB\"\nlisten = \"unix:s\"\nblock = \"{block}\"\n[[export]]\nname = \"disk\"\nsource = \"a.img\"\n{more}"
+        );
+        fs::write(&file, &before).expect("a configuration");
+        let output = run(&[
+            "advise",
+            "zipf(0.8):1000blocks",
+            "--guest-memory",
+            "256KiB",
+            "--memory",
+            "2MiB",
+            "--policies",
+            "lru",
+            "--apply",
+            text(&file),
+        ]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(wanted),
+            "{more}: {said}"
+        );
+        let after = fs::read_to_string(&file).expect("the configuration");
+        assert_eq!(after, before);
+    }
 }
 
 #[test]

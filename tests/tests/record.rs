@@ -1,7 +1,8 @@
 //! `futae record`: what a server was asked, as a trace that simulates to what its cache did.
 
+use futae_nbd::{ClientWish, Command};
 use futae_policy::AccessKind;
-use futae_testkit::nbd::Plain as Client;
+use futae_testkit::nbd::{self, Plain as Client};
 use futae_tests::BLOCK;
 use futae_tests::binary::{futae, run, run_json};
 use futae_tests::predict::{requests, writes};
@@ -95,6 +96,11 @@ fn a_recording_that_was_killed_goes_on() {
     futae_testkit::wait::eventually("500 requests are written", || {
         fs::read_to_string(&trace).is_ok_and(|text| text.lines().count() == 501)
     });
+    futae_testkit::wait::eventually("what the cache counted is written, too", || {
+        let facts = fs::read(stage.path("day.csv.json")).expect("the facts");
+        let facts: Value = serde_json::from_slice(&facts).expect("JSON");
+        facts["cache_requests"] == 500
+    });
     running.kill();
     let whole = size();
     let mut file = fs::File::options()
@@ -110,10 +116,10 @@ fn a_recording_that_was_killed_goes_on() {
     assert_eq!(size(), whole, "the torn line is gone");
     ask(&stage, 2, 300);
     let facts = end(running);
-    assert_eq!(facts["requests"], 800, "{facts}");
     assert_eq!(
-        facts["cache_requests"], 0,
-        "those of the first part are not known"
+        (&facts["requests"], &facts["cache_requests"]),
+        (&800.into(), &800.into()),
+        "{facts}"
     );
     let info = run_json(&["trace", "info", text(&trace), "--json"]);
     assert_eq!(info["requests"], 800, "{info}");
@@ -141,6 +147,39 @@ fn a_recording_ends_when_another_one_begins() {
     let facts: Value = serde_json::from_str(ended.lines.last().expect("a line")).expect("JSON");
     assert_eq!(facts["requests"], 500, "{facts}");
     assert_eq!(end(second)["requests"], 300, "all of those since it began");
+}
+
+/// The simulation takes each write for one of whole blocks, and a trace has no TRIM. Where a cache decided otherwise, the facts say how
+/// often, and an advice warns.
+#[test]
+fn what_a_simulation_does_not_have_is_counted_and_warned_of() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&["--cache", CACHE]);
+    let trace = stage.path("day.csv");
+    let running = record(&stage, &trace, &[]);
+    let mut client = nbd::Client::unix(&stage.socket, EXPORT, &ClientWish::default());
+    for block in 0..100 {
+        let at = block * BLOCK as u64;
+        client.read(at, BLOCK as u32).expect("read");
+        assert_eq!(client.write((1 << 20) + at + 512, &[1; 512]), None);
+    }
+    let trimmed = client.simple(Command::Trim, 0, 50 * BLOCK as u32);
+    assert_eq!(trimmed.error, None);
+    let facts = end(running);
+    assert_eq!(
+        (&facts["cache_requests"], &facts["write_around_blocks"]),
+        (&100.into(), &100.into()),
+        "{facts}"
+    );
+    assert_eq!(facts["dropped_blocks"], 50, "{facts}");
+    let output = run(&["advise", text(&trace), "--memory", "1MiB"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    for warning in [
+        "100 of 200 blocks were written in part",
+        "dropped 50 blocks",
+    ] {
+        assert!(said.contains(warning), "{said}");
+    }
 }
 
 #[test]

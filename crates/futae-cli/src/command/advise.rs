@@ -10,6 +10,7 @@ use super::forecast::{Forecast, Place, model};
 use super::record::Facts;
 use super::source_args::SourceName;
 use super::trace_args::{TraceArgs, ViewArgs, say_doubts, say_skipped};
+use super::verify::judge::NOT_SIMULATED;
 use crate::save::{Output, print};
 use choices::Memory;
 use futae_policy::{Kind, PolicySpec};
@@ -99,11 +100,13 @@ enum Source {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let output = |path: &PathBuf| Output::new(path);
     let saved = args.save.as_ref().map(output).transpose()?;
-    let applied = args.apply.as_deref().map(apply::Target::read).transpose()?;
+    let block_bytes = args.trace.block_bytes()?;
+    let target = |path: &PathBuf| apply::Target::new(path, block_bytes);
+    let applied = args.apply.as_ref().map(target).transpose()?;
     let facts = facts(args)?;
-    let at = args.at.unwrap_or(match facts[..] {
-        [_, ..] => Place::Host,
-        [] => Place::Guest,
+    let at = args.at.unwrap_or(match facts {
+        Some(_) => Place::Host,
+        None => Place::Guest,
     });
     let guest_cache = guest_cache(args)?;
     let neighbours = match at {
@@ -113,7 +116,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Place::Host => Neighbours::Unused,
     };
     let source = open(args, neighbours)?;
-    let forecast = forecast(args, &source, &facts, (at, &guest_cache))?;
+    let forecast = forecast(args, &source, facts.as_ref(), (at, &guest_cache))?;
     if let Some(file) = saved {
         file.write(format!("{}\n", serde_json::to_string_pretty(&forecast)?).as_bytes())?;
     }
@@ -127,8 +130,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })
 }
 
-/// The facts of recordings, with the same sample; none if the sources are no recordings.
-fn facts(args: &Args) -> Result<Vec<Facts>, Failure> {
+/// The facts of a recording, if it is one; all of several must be.
+fn facts(args: &Args) -> Result<Option<Facts>, Failure> {
     let all = args
         .sources
         .iter()
@@ -160,19 +163,31 @@ fn facts(args: &Args) -> Result<Vec<Facts>, Failure> {
             lost.lost + lost.requests
         );
     }
-    Ok(all)
+    all.iter().for_each(warn_of_what_is_not_simulated);
+    let together = |mut all: Facts, mut one: Facts| {
+        all.add(&mut one);
+        all
+    };
+    Ok(all.into_iter().reduce(together))
 }
 
-/// How many requests a sample should have for each that was recorded; 1 where it is not known how many requests there were.
-fn balance(facts: &[Facts]) -> f64 {
-    let sum = |of: fn(&Facts) -> u64| facts.iter().map(of).sum::<u64>() as f64;
-    let sampled = sum(|facts| facts.requests + facts.lost);
-    let all = sum(|facts| facts.cache_requests);
-    match facts.first() {
-        Some(facts) if facts.sample < 1.0 && sampled > 0.0 && all > 0.0 => {
-            facts.sample * all / sampled
-        }
-        _ => 1.0,
+/// Warns of requests that the simulation does not have as they are.
+fn warn_of_what_is_not_simulated(facts: &Facts) {
+    let (in_part, dropped) = (facts.write_around_blocks, facts.dropped_blocks);
+    let all = facts.cache_requests + in_part;
+    let is_much = |blocks: u64| blocks as f64 > NOT_SIMULATED * all as f64;
+    if is_much(in_part) {
+        eprintln!(
+            "futae: warning: {in_part} of {all} blocks were written in part and not cached. The simulation takes such a write for one \
+             of the whole block, so the hit ratio of a server will be another one; a recording of a cache with smaller blocks \
+             (--block) has fewer of them"
+        );
+    }
+    if is_much(dropped) {
+        eprintln!(
+            "futae: warning: TRIM, WRITE_ZEROES or failed requests dropped {dropped} blocks. A trace has no such requests, so hits may \
+             be too many"
+        );
     }
 }
 
@@ -241,7 +256,7 @@ fn open(args: &Args, neighbours: Neighbours) -> Result<Source, Failure> {
 fn forecast(
     args: &Args,
     source: &Source,
-    facts: &[Facts],
+    facts: Option<&Facts>,
     (at, guest_cache): (Place, &PolicySpec),
 ) -> Result<Forecast, Failure> {
     let block_bytes = args.trace.block_bytes()?;
@@ -253,8 +268,7 @@ fn forecast(
             seed: args.seed,
         },
     };
-    let first = facts.first();
-    let sample = first.map_or(1.0, |facts| facts.sample);
+    let sample = facts.map_or(1.0, |facts| facts.sample);
     let memory = Memory {
         bytes: args.memory.bytes(block_bytes).map_err(Failure::usage)?,
         block_bytes,
@@ -271,7 +285,7 @@ fn forecast(
     };
     let plans = choices::choices(at, &memory, &guest, args.policies.as_deref())?;
     let usual: Latency = LATENCY_DEFAULT.parse().map_err(Failure::usage)?;
-    let measured = first.and_then(|facts| facts.store_read_micros);
+    let measured = facts.and_then(|facts| facts.store_read_micros);
     let latency = match (args.latency, measured) {
         (Some(given), _) => given,
         // What the store of the recording took says more than what stores usually take.
@@ -291,7 +305,7 @@ fn forecast(
         },
         block_bytes,
         seed: args.seed,
-        balance: balance(facts),
+        excess: facts.map_or(1.0, Facts::excess),
     };
     let progress = Progress::new("simulating", args.json);
     let threads = args
@@ -365,18 +379,7 @@ mod tests {
             found.map_err(|failure| failure.to_string())
         };
         let same = found(&["--block", "64KiB"]).expect("the facts");
-        assert_eq!(same.len(), 1);
-        assert_eq!(balance(&same), 1.0, "all was recorded");
-        let sampled = |requests, cache_requests| Facts {
-            sample: 0.1,
-            requests,
-            lost: 10,
-            cache_requests,
-            ..same[0].clone()
-        };
-        assert_eq!(balance(&[sampled(90, 2000)]), 2.0);
-        assert_eq!(balance(&[sampled(90, 2000), sampled(290, 2000)]), 1.0);
-        assert_eq!(balance(&[sampled(90, 0)]), 1.0, "the server was gone");
+        assert_eq!(same.map(|facts| facts.block_bytes), Some(65536));
         for more in [&[][..], &["--block", "128KiB"]] {
             let refused = found(more).map(|_| ()).expect_err("of another size");
             assert!(refused.contains("give --block 64KiB"), "{refused}");

@@ -17,7 +17,7 @@ pub use source::Source;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-pub use traffic::Traffic;
+pub use traffic::{Asked, Traffic};
 
 /// Between two looks at what was recorded. The cache has room for 65,536 requests, so up to 650,000 a second are kept.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -95,14 +95,20 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             Ok(part) => file.add(&part, begun.elapsed())?,
             Err(problem) => break Err(problem),
         }
+        if is_over || file.is_due() {
+            match source.facts(sample) {
+                Ok(now) => file.count(&now)?,
+                Err(problem) => break Err(problem),
+            }
+        }
         if is_over {
-            break source.facts(sample).map(|after| (after, is_full));
+            break Ok(is_full);
         }
     };
     drop(progress);
     match outcome {
-        Ok((after, is_full)) => {
-            file.finish(&after)?;
+        Ok(is_full) => {
+            file.finish()?;
             if is_full {
                 let limit = args.max_size;
                 eprintln!("futae: the recording ends here: the trace has {limit} (--max-size)");
@@ -111,7 +117,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
         // Of a server that has ended what came so far is kept.
         Err(problem) => {
-            file.finish_alone()?;
+            file.finish()?;
             say(args, file.facts())?;
             let path = args.out.display();
             Err(anyhow!("{problem}; {path} has what was recorded until then").into())

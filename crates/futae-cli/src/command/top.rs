@@ -2,6 +2,7 @@
 
 use super::export::control_path;
 use super::mount::{MountStatus, TreeStatus};
+use super::record::Asked;
 use crate::save::print;
 use anyhow::Context;
 use futae_agent_protocol::{Source, printable};
@@ -16,7 +17,7 @@ use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Watch the caches of a running server or mount
 ///
@@ -106,7 +107,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     let path = control_path(&args.control);
-    let mut last = look(&path)?;
+    let (mut last, mut asked) = look(&path)?;
     if args.json {
         return print(&format!("{}\n", serde_json::to_string_pretty(&last)?));
     }
@@ -116,15 +117,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     loop {
         std::thread::sleep(Duration::from_secs_f64(args.interval));
-        let now = look(&path)?;
+        let (now, asked_now) = look(&path)?;
+        let is_anew = asked_now.zip(asked).is_some_and(|(a, b)| a.is_anew(&b));
+        let before = (!is_anew).then_some(&last);
         // To the upper left corner, and clear what is below.
-        write!(out, "\x1b[H\x1b[J{}", render(&now, Some(&last)))?;
+        write!(out, "\x1b[H\x1b[J{}", render(&now, before))?;
         out.flush()?;
-        last = now;
+        (last, asked) = (now, asked_now);
     }
 }
 
-fn look(path: &Path) -> Result<Status, Failure> {
+fn look(path: &Path) -> Result<(Status, Option<Asked>), Failure> {
+    let now = Instant::now();
     let answer = ask(path, &json!({ "command": "status" }))?;
     let said = || {
         format!(
@@ -132,7 +136,9 @@ fn look(path: &Path) -> Result<Status, Failure> {
             path.display()
         )
     };
-    Ok(serde_json::from_value(answer).with_context(said)?)
+    let status: Status = serde_json::from_value(answer).with_context(said)?;
+    let asked = Asked::of(now, status.uptime_seconds());
+    Ok((status, asked))
 }
 
 fn render(now: &Status, before: Option<&Status>) -> String {

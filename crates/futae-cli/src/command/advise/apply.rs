@@ -1,7 +1,7 @@
 //! An advice, written into a configuration of `futae serve`.
 
 use crate::command::forecast::Choice;
-use crate::command::serve;
+use crate::command::serve::{self, Caches};
 use crate::command::write_args::OF_WRITE_BACK;
 use crate::save::Output;
 use anyhow::Context;
@@ -17,27 +17,62 @@ use toml::de::DeTable;
 /// A configuration that is there, or is to be.
 pub struct Target {
     path: PathBuf,
-    text: String,
+    block_bytes: u64,
     output: Output,
 }
 
 impl Target {
-    /// Reads it, before the work begins whose result it is to hold.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let text = match fs::read_to_string(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            other => other.with_context(|| format!("--apply {}", path.display()))?,
-        };
-        let read: Result<toml::Table, _> = text.parse();
-        read.with_context(|| format!("--apply {}", path.display()))?;
-        Ok(Self {
+    /// Checks it before the work begins whose result it is to hold. That result is for blocks of this many bytes.
+    pub fn new(path: &Path, block_bytes: u64) -> Result<Self, Failure> {
+        let target = Self {
             path: path.to_owned(),
-            text,
+            block_bytes,
             output: Output::new(path)?,
-        })
+        };
+        if let Ok(caches) = serve::check_options(path, &target.text()?) {
+            target.check(&caches)?;
+        }
+        Ok(target)
     }
 
-    /// Writes the choice, and leaves what else is there.
+    /// What is in the file now.
+    fn text(&self) -> Result<String, Failure> {
+        let said = || format!("--apply {}", self.path.display());
+        let text = match fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            other => other.with_context(said)?,
+        };
+        let read: Result<toml::Table, _> = text.parse();
+        read.with_context(said)?;
+        Ok(text)
+    }
+
+    /// Whether a server with such a file would have the one cache that an advice is for.
+    fn check(&self, caches: &Caches) -> Result<(), Failure> {
+        let refuse = |why: String| {
+            let path = self.path.display();
+            Err(Failure::usage(format!("--apply {path}: {why}")))
+        };
+        if !caches.shares.is_empty() {
+            let names = caches.shares.join(", ");
+            return refuse(format!(
+                "the advice is for one cache, and in this file cache is divided: {names} has a share; set cache, share and policy by \
+                 hand"
+            ));
+        }
+        if caches.block_bytes != self.block_bytes {
+            let (here, advised) = (
+                Size::Bytes(caches.block_bytes),
+                Size::Bytes(self.block_bytes),
+            );
+            return refuse(format!(
+                "its blocks are of {here}, and the advice is for blocks of {advised}; give --block {here}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Writes the choice, and leaves what else is there, also what was written there meanwhile.
     pub fn write(&self, choice: &Choice) -> Result<(), Failure> {
         let Some(policy) = &choice.host_policy else {
             let message = format!(
@@ -46,32 +81,41 @@ impl Target {
             );
             return Err(Failure::Failed(anyhow::anyhow!(message)));
         };
-        let cache = Size::Bytes(choice.host_bytes).to_string();
-        let mut text = self.text.clone();
-        let is_usual = choice.write_mode == WriteMode::default();
-        if !is_usual || place_of(&text, "write-mode").is_some() {
-            text = with_key(&text, "write-mode", choice.write_mode.name());
-        }
-        if choice.write_mode != WriteMode::WriteBack {
-            for key in OF_WRITE_BACK {
-                text = without_key(&text, key);
-            }
-        }
-        for (key, value) in [("policy", policy), ("cache", &cache)] {
-            text = with_key(&text, key, value);
-        }
-        // A file that is no whole configuration before is none afterwards either.
-        if serve::check_options(&self.path, &self.text).is_ok() {
-            serve::check_options(&self.path, &text).map_err(|refused| {
-                Failure::usage(format!(
+        let before = self.text()?;
+        let text = applied(&before, choice, policy);
+        match serve::check_options(&self.path, &text) {
+            Ok(caches) => self.check(&caches)?,
+            // A file that is no whole configuration before is none afterwards either.
+            Err(_) if serve::check_options(&self.path, &before).is_err() => {}
+            Err(refused) => {
+                return Err(Failure::usage(format!(
                     "--apply {}: cannot change this file, since futae serve would refuse it then ({refused}); set cache, policy and \
                      write-mode by hand",
                     self.path.display()
-                ))
-            })?;
+                )));
+            }
         }
         self.output.write(text.as_bytes())
     }
+}
+
+/// The text with a choice, of which this is the policy.
+fn applied(text: &str, choice: &Choice, policy: &str) -> String {
+    let cache = Size::Bytes(choice.host_bytes).to_string();
+    let mut text = text.to_owned();
+    let is_usual = choice.write_mode == WriteMode::default();
+    if !is_usual || place_of(&text, "write-mode").is_some() {
+        text = with_key(&text, "write-mode", choice.write_mode.name());
+    }
+    if choice.write_mode != WriteMode::WriteBack {
+        for key in OF_WRITE_BACK {
+            text = without_key(&text, key);
+        }
+    }
+    for (key, value) in [("policy", policy), ("cache", &cache)] {
+        text = with_key(&text, key, value);
+    }
+    text
 }
 
 /// Where a key of the top table is, and its value.
@@ -104,6 +148,49 @@ fn without_key(text: &str, key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futae_sim::forecast::Estimate;
+
+    #[test]
+    fn what_was_written_into_the_file_meanwhile_stays() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("serve.toml");
+        let whole =
+            "cache = \"1GiB\"\nlisten = \"unix:s\"\n[[export]]\nname = \"a\"\nsource = \"a.img\"\n";
+        fs::write(&path, whole).expect("room");
+        let target = Target::new(&path, 4096).map_err(|e| e.to_string());
+        let target = target.expect("a configuration");
+        fs::write(&path, format!("{whole}read-only = true\n")).expect("room");
+        let estimate = Estimate::of(&[0.5, 0.5]).expect("windows");
+        let choice = Choice {
+            levels: Vec::new(),
+            links: Vec::new(),
+            write_mode: WriteMode::WriteThrough,
+            guest_bytes: None,
+            host_bytes: 2 << 30,
+            host_policy: Some("arc".to_owned()),
+            hit_ratio: estimate,
+            host_hit_ratio: Some(estimate),
+            host_requests: 1,
+            host_write_share: 0.0,
+            store_reads_per_request: estimate,
+            store_writes_per_request: estimate,
+            mean_access_seconds: estimate,
+            window_seconds: Vec::new(),
+        };
+        let written = target.write(&choice).map_err(|e| e.to_string());
+        written.expect("it is accepted");
+        let expected = whole.replace("1GiB", "2GiB");
+        let found = fs::read_to_string(&path).expect("there");
+        assert_eq!(
+            found,
+            format!("policy = \"arc\"\n{expected}read-only = true\n")
+        );
+        let divided = format!("{whole}share = \"1MiB\"\n");
+        fs::write(&path, &divided).expect("room");
+        let refused = target.write(&choice).map_err(|e| e.to_string());
+        assert!(refused.is_err_and(|why| why.contains("a has a share")));
+        assert_eq!(fs::read_to_string(&path).expect("there"), divided);
+    }
 
     #[test]
     fn a_key_is_set_where_it_stands_or_first() {

@@ -11,8 +11,8 @@ pub struct Settled {
     pub amount: Amount,
     pub block_bytes: u64,
     pub seed: u64,
-    /// Requests that a sample of the blocks should have for each that it has; 1 without a sample.
-    pub balance: f64,
+    /// Of a sample of the blocks, its requests for each one that would be expected; otherwise 1.
+    pub excess: f64,
 }
 
 /// What comes of a choice.
@@ -34,7 +34,7 @@ pub fn weigh(
     let windows = requests.in_windows(&spec, settled.block_bytes, WINDOWS, progress)?;
     let windows = windows.into_iter();
     let windows: Vec<Window> = windows
-        .map(|window| balanced(window, settled.balance))
+        .map(|window| balanced(window, settled.excess))
         .collect();
     let figure = |of: &dyn Fn(&Window) -> f64| -> Vec<f64> { windows.iter().map(of).collect() };
     let per_request =
@@ -81,9 +81,9 @@ pub fn weigh(
 }
 
 /// A window with as many requests as its sample should have. Those that it lacks, or has too many, are for the most popular blocks,
-/// which are in the sample or not, and nearly always hits: SHARDS-adj, as for sampled curves.
-fn balanced(mut window: Window, balance: f64) -> Window {
-    let lacking = window.requests() as f64 * (balance - 1.0);
+/// which are in the sample or not, and nearly always hits: SHARDS-adj (Waldspurger and others, FAST 2015), as for sampled curves.
+fn balanced(mut window: Window, excess: f64) -> Window {
+    let lacking = window.requests() as f64 * (1.0 / excess - 1.0);
     let Some((served, counters)) = window.served.first_mut().zip(window.counters.first_mut())
     else {
         return window;
@@ -136,19 +136,19 @@ mod tests {
             }],
             ..Window::default()
         };
-        for (balance, requests, reads) in
-            [(1.0, 100, 60), (2.0, 200, 160), (0.8, 80, 40), (0.1, 40, 0)]
+        for (excess, requests, reads) in
+            [(1.0, 100, 60), (0.5, 200, 160), (1.25, 80, 40), (10.0, 40, 0)]
         {
-            let found = balanced(window.clone(), balance);
+            let found = balanced(window.clone(), excess);
             assert_eq!(
                 (found.requests(), found.served[0].reads),
                 (requests, reads),
-                "{balance}"
+                "{excess}"
             );
-            assert_eq!(found.served[1], window.served[1], "{balance}");
+            assert_eq!(found.served[1], window.served[1], "{excess}");
             let counters = &found.counters[0];
-            assert_eq!(counters.requests - counters.hits, 35, "{balance}");
-            assert_eq!(counters.requests, requests, "{balance}");
+            assert_eq!(counters.requests - counters.hits, 35, "{excess}");
+            assert_eq!(counters.requests, requests, "{excess}");
         }
     }
 }

@@ -49,8 +49,11 @@ impl Against {
                 counted.push((name.to_owned(), Counts::new()));
                 counted.len() - 1
             });
-            let feeds = snapshot.server.as_ref().map_or(&[][..], |it| &it.feeds);
-            let traffic = Traffic::of(&cache.engine).with_guests(&cache.exports, feeds);
+            let (exports, feeds) = snapshot
+                .server
+                .as_ref()
+                .map_or((&[][..], &[][..]), |it| (&it.exports, &it.feeds));
+            let traffic = Traffic::of(&cache.engine).beside(&cache.exports, exports, feeds);
             let traffic = since(&mut counted[at].1, traffic, now);
             let judged = judge(&self.forecast, &traffic);
             ForecastShown {
@@ -71,7 +74,8 @@ impl Against {
 /// What was counted before the first look is part of it: the thread that looks may start late.
 fn since(counts: &mut Counts, traffic: Traffic, now: f64) -> Traffic {
     if counts.is_empty() {
-        counts.push_back((now, nothing_of(&traffic)));
+        // Before anything was asked of it.
+        counts.push_back((now, Traffic::default()));
     }
     while counts.get(1).is_some_and(|(then, _)| now - then >= SPAN) {
         counts.pop_front();
@@ -83,32 +87,15 @@ fn since(counts: &mut Counts, traffic: Traffic, now: f64) -> Traffic {
     came
 }
 
-/// The same cache before anything was asked of it.
-fn nothing_of(traffic: &Traffic) -> Traffic {
-    Traffic {
-        requests: 0,
-        hits: 0,
-        bytes_read: 0,
-        bytes_written: 0,
-        ..traffic.clone()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn traffic(requests: u64) -> Traffic {
         Traffic {
-            policy: "lru".to_owned(),
-            block_bytes: 4096,
-            capacity_bytes: 1,
-            write_mode: futae_sim::WriteMode::WriteThrough,
             requests,
             hits: requests / 2,
-            bytes_read: 0,
-            bytes_written: 0,
-            guests: Vec::new(),
+            ..Traffic::default()
         }
     }
 

@@ -35,10 +35,16 @@ pub struct Facts {
     pub lost: u64,
     /// How long was recorded, in seconds.
     pub seconds: f64,
-    /// Demand accesses of the cache meanwhile, in blocks; 0 where they are not known of all parts of the recording.
+    /// Demand accesses of the cache meanwhile, in blocks.
     pub cache_requests: u64,
     /// Those that hit.
     pub cache_hits: u64,
+    /// Blocks that were written in part while the cache did not have them; not among `cache_requests`.
+    #[serde(default)]
+    pub write_around_blocks: u64,
+    /// Blocks that TRIM, WRITE_ZEROES and failed requests dropped, none of which are in the trace.
+    #[serde(default)]
+    pub dropped_blocks: u64,
     /// What a read from the store took, in microseconds a block, where that is known.
     pub store_read_micros: Option<f64>,
 }
@@ -46,8 +52,14 @@ pub struct Facts {
 impl Facts {
     /// A cache that has counted so much.
     pub fn of(version: &str, cache: &EngineStatus, sample: f64) -> Self {
-        let micros: Vec<f64> = cache.volumes.iter().filter_map(|v| v.read_micros).collect();
-        let mean = micros.iter().sum::<f64>() / micros.len() as f64;
+        // A store that is asked more often counts for more.
+        let (mut micros, mut reads) = (0.0, 0.0);
+        for volume in &cache.volumes {
+            if let Some(one) = volume.read_micros {
+                micros += one * volume.store_reads as f64;
+                reads += volume.store_reads as f64;
+            }
+        }
         let traffic = Traffic::of(cache);
         Self {
             futae_recording: version.to_owned(),
@@ -60,8 +72,39 @@ impl Facts {
             seconds: 0.0,
             cache_requests: traffic.requests,
             cache_hits: traffic.hits,
-            store_read_micros: (!micros.is_empty()).then_some(mean),
+            write_around_blocks: traffic.write_around_blocks,
+            dropped_blocks: traffic.dropped_blocks,
+            store_read_micros: (reads > 0.0).then(|| micros / reads),
         }
+    }
+
+    /// What a cache counts on and on, for sums and differences.
+    fn counts(&mut self) -> [&mut u64; 4] {
+        [
+            &mut self.cache_requests,
+            &mut self.cache_hits,
+            &mut self.write_around_blocks,
+            &mut self.dropped_blocks,
+        ]
+    }
+
+    /// The same for recordings of several caches together.
+    pub fn add(&mut self, other: &mut Self) {
+        for (sum, more) in self.counts().into_iter().zip(other.counts()) {
+            *sum += *more;
+        }
+        self.requests += other.requests;
+        self.lost += other.lost;
+    }
+
+    /// Requests of a sample for each one that its share of the blocks would have, if all blocks were requested equally often; 1 if this is
+    /// not known, or there is no sample.
+    pub fn excess(&self) -> f64 {
+        let expected = self.sample * (self.cache_requests + self.write_around_blocks) as f64;
+        let excess = (self.requests + self.lost) as f64 / expected;
+        // A sample has no more requests than there are.
+        let is_known = self.sample < 1.0 && excess > 0.0 && excess * self.sample <= 1.0;
+        if is_known { excess } else { 1.0 }
     }
 
     /// The facts beside a trace; none if there are none.
@@ -94,8 +137,6 @@ pub struct RecordingFile {
     /// What the cache had counted when this part began.
     before: Facts,
     facts: Facts,
-    /// What it had counted in the parts before: accesses and hits. None if a part was killed, or if its cache had gone at its end.
-    counted: Option<(u64, u64)>,
     /// Microseconds of the parts before this one.
     micros_before: u64,
     facts_written: Instant,
@@ -105,8 +146,7 @@ impl RecordingFile {
     /// Begins a trace, or goes on with one. `cache` is what the cache is now.
     pub fn open(path: &Path, cache: Facts, append: bool) -> Result<Self, Failure> {
         let (mut facts, mut micros_before) = (cache.clone(), 0);
-        (facts.cache_requests, facts.cache_hits) = (0, 0);
-        let mut counted = Some((0, 0));
+        facts.counts().into_iter().for_each(|count| *count = 0);
         let file = if append && path.exists() {
             let old = Facts::beside(path)?.ok_or_else(|| {
                 anyhow!(
@@ -132,10 +172,6 @@ impl RecordingFile {
             let (file, requests) =
                 there.with_context(|| format!("cannot go on with {}", path.display()))?;
             facts.requests = requests;
-            let old = (facts.cache_requests, facts.cache_hits);
-            counted = (requests == 0 || old.0 > 0).then_some(old);
-            // Until this part ends.
-            (facts.cache_requests, facts.cache_hits) = (0, 0);
             file
         } else {
             let mut options = File::options();
@@ -157,7 +193,6 @@ impl RecordingFile {
             bytes,
             before: cache,
             facts,
-            counted,
             micros_before,
             facts_written: Instant::now(),
         };
@@ -182,16 +217,35 @@ impl RecordingFile {
         self.facts.requests += part.requests.len() as u64;
         self.facts.lost += part.lost;
         self.facts.seconds = self.micros_before as f64 / 1e6 + elapsed.as_secs_f64();
-        if self.facts_written.elapsed() < FACTS_PERIOD {
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    /// Whether it is time to [`count`](Self::count).
+    pub fn is_due(&self) -> bool {
+        self.facts_written.elapsed() >= FACTS_PERIOD
+    }
+
+    /// Writes the facts, of a cache that is now this one and has counted so much: a recording that is killed has them, too.
+    pub fn count(&mut self, now: &Facts) -> Result<(), Failure> {
         self.facts_written = Instant::now();
+        let mut now = now.clone();
+        let came = now.counts().into_iter().zip(self.before.counts());
+        for (sum, (now, before)) in self.facts.counts().into_iter().zip(came) {
+            *sum += now.saturating_sub(*before);
+        }
+        self.facts.capacity_blocks = now.capacity_blocks;
+        self.facts.policy.clone_from(&now.policy);
+        self.facts.store_read_micros = now.store_read_micros.or(self.facts.store_read_micros);
+        self.before = now;
         self.write_facts()
     }
 
     fn write(&mut self, part: &RecordingPart) -> io::Result<()> {
         let names = part.volumes.iter();
-        let mut lines = CsvLines::of(names.map(|(&volume, name)| (VolumeId(volume), &**name)));
+        let names: Vec<_> = names
+            .map(|(&volume, name)| (VolumeId(volume), escaped(name)))
+            .collect();
+        let mut lines = CsvLines::of(names.iter().map(|(volume, name)| (*volume, &**name)));
         for &(micros, volume, offset_bytes, length_bytes, is_write) in &part.requests {
             let request = Request {
                 guest: 0,
@@ -211,22 +265,8 @@ impl RecordingFile {
         self.file.flush()
     }
 
-    /// Ends the recording of a cache that has now counted `after`.
-    pub fn finish(&mut self, after: &Facts) -> Result<(), Failure> {
-        if let Some((requests, hits)) = self.counted {
-            let since = |after: u64, before: u64| after.saturating_sub(before);
-            let more = since(after.cache_requests, self.before.cache_requests);
-            self.facts.cache_requests = requests + more;
-            self.facts.cache_hits = hits + since(after.cache_hits, self.before.cache_hits);
-        }
-        self.facts.capacity_blocks = after.capacity_blocks;
-        self.facts.policy.clone_from(&after.policy);
-        self.facts.store_read_micros = after.store_read_micros.or(self.facts.store_read_micros);
-        self.finish_alone()
-    }
-
-    /// Ends the recording of a cache that is gone.
-    pub fn finish_alone(&mut self) -> Result<(), Failure> {
+    /// Ends the recording.
+    pub fn finish(&mut self) -> Result<(), Failure> {
         self.file
             .get_ref()
             .sync_all()
@@ -240,6 +280,22 @@ impl RecordingFile {
         let text = format!("{}\n", serde_json::to_string_pretty(&self.facts)?);
         crate::save::Output::new(&path)?.write(text.as_bytes())
     }
+}
+
+/// A name of a volume without what a field of the trace cannot have. No two names come to the same, in whichever parts of a recording they
+/// are.
+fn escaped(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars() {
+        if !matches!(c, ',' | '"' | '%') && !c.is_whitespace() && !c.is_control() {
+            text.push(c);
+            continue;
+        }
+        for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+            text.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    text
 }
 
 /// Opens a trace to go on with it, without a last line that was not written to its end. Also the requests in it.
@@ -263,4 +319,80 @@ fn continued(path: &Path) -> io::Result<(File, u64)> {
         file.write_all(CsvLines::header().as_bytes())?;
     }
     Ok((file, u64::saturating_sub(lines, 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futae_engine::VolumeStatus;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn volumes_with_names_alike_are_apart_in_every_part() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.csv");
+        let cache = Facts::of("", &EngineStatus::default(), 1.0);
+        let file = RecordingFile::open(&path, cache, false).map_err(|e| e.to_string());
+        let mut file = file.expect("a recording");
+        let names = ["a b", "a_b", "a,b", "a:b", "a%20b", "a\u{a0}b", "~"];
+        for (number, name) in (0..).zip(names) {
+            let part = RecordingPart {
+                volumes: BTreeMap::from([(number, name.to_owned())]),
+                requests: vec![(1, number, 0, 4096, 0)],
+                lost: 0,
+            };
+            let added = file.add(&part, Duration::ZERO).map_err(|e| e.to_string());
+            added.expect("written");
+        }
+        let written = fs::read_to_string(&path).expect("there");
+        let found: Vec<_> = written
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split(',').nth(1))
+            .collect();
+        let expected = ["a%20b", "a_b", "a%2cb", "a:b", "a%2520b", "a%c2%a0b", "~"];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_store_that_is_hardly_read_says_little_of_the_latency() {
+        let volume = |read_micros, store_reads| VolumeStatus {
+            read_micros,
+            store_reads,
+            ..VolumeStatus::default()
+        };
+        let micros = |volumes| {
+            let status = EngineStatus {
+                volumes,
+                ..EngineStatus::default()
+            };
+            Facts::of("", &status, 1.0).store_read_micros
+        };
+        let busy = volume(Some(100.0), 99);
+        let both = vec![busy.clone(), volume(Some(10_100.0), 1)];
+        assert_eq!(micros(both), Some(200.0));
+        assert_eq!(micros(vec![busy, volume(None, 0)]), Some(100.0));
+        assert_eq!(micros(vec![volume(None, 0)]), None);
+    }
+
+    #[test]
+    fn a_sample_says_how_much_more_than_its_share_it_has() {
+        let facts = |sample, requests, lost, cache_requests, write_around_blocks| Facts {
+            requests,
+            lost,
+            cache_requests,
+            write_around_blocks,
+            ..Facts::of("", &EngineStatus::default(), sample)
+        };
+        assert_eq!(facts(0.25, 300, 100, 700, 100).excess(), 2.0);
+        assert_eq!(facts(0.25, 100, 0, 800, 0).excess(), 0.5);
+        // Of all blocks, of a recording that was killed at once, and of one whose counts cannot be right.
+        for unknown in [
+            facts(1.0, 3, 0, 9, 0),
+            facts(0.5, 3, 0, 0, 0),
+            facts(0.5, 9, 0, 8, 0),
+        ] {
+            assert_eq!(unknown.excess(), 1.0);
+        }
+    }
 }

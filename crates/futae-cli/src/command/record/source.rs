@@ -1,22 +1,27 @@
 //! The running cache that is recorded.
 
 use super::file::Facts;
-use super::traffic::{Traffic, page_caches};
+use super::traffic::{Asked, Traffic, page_caches};
 use crate::command::export::control_path;
 use anyhow::anyhow;
 use futae_agent_protocol::PageCache;
 use futae_control::{EngineReport, RecordingPart, ask};
-use futae_host::FeedReport;
+use futae_host::{ExportReport, FeedReport};
 use futae_terminal::failure::Failure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// What of a status matters here; servers and mounts have it alike.
 #[derive(Deserialize)]
 struct Status {
     version: String,
+    uptime_seconds: f64,
     engines: Vec<EngineReport>,
+    /// Of servers only.
+    #[serde(default)]
+    exports: Vec<ExportReport>,
     /// Of servers only.
     #[serde(default)]
     feeds: Vec<FeedReport>,
@@ -52,9 +57,15 @@ impl Source {
 
     /// What came to the cache since it was started.
     pub fn traffic(&self) -> Result<Traffic, Failure> {
+        let now = Instant::now();
         let status = self.status()?;
         let cache = self.cache(&status)?;
-        Ok(Traffic::of(&cache.engine).with_guests(&cache.exports, &status.feeds))
+        let traffic =
+            Traffic::of(&cache.engine).beside(&cache.exports, &status.exports, &status.feeds);
+        Ok(Traffic {
+            asked: Asked::of(now, status.uptime_seconds),
+            ..traffic
+        })
     }
 
     /// Whether the kernel answers from its page cache what hits, without the cache seeing it.

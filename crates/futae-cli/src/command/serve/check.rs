@@ -13,13 +13,26 @@ use std::path::Path;
 /// Stands for the name of a socket in a directory: which name that is makes no difference here.
 const SOCKET_NAME: &str = "futae.sock";
 
+/// The caches of a configuration.
+pub struct Caches {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// The exports with a cache of their own, their share of `cache`.
+    pub shares: Vec<String>,
+}
+
 /// Checks what a configuration file says by itself, with this text in place of that of the file.
 ///
 /// # Errors
 ///
 /// What is wrong with it: an option, or options that exclude each other.
-pub fn check_options(path: &Path, text: &str) -> Result<(), Failure> {
-    Plan::new(&Args::of_text(path, text)?).map(drop)
+pub fn check_options(path: &Path, text: &str) -> Result<Caches, Failure> {
+    let plan = Plan::new(&Args::of_text(path, text)?)?;
+    let shares = plan.exports.iter().filter(|export| export.share.is_some());
+    Ok(Caches {
+        block_bytes: plan.block_bytes(),
+        shares: shares.map(|export| export.name.clone()).collect(),
+    })
 }
 
 /// Checks a file, and says what it comes to. Nothing is made, locked or listened on; NBD sources are not connected to.

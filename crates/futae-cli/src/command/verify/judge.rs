@@ -3,6 +3,7 @@
 use crate::command::forecast::{Forecast, Place, kind, model};
 use crate::command::record::Traffic;
 use futae_agent_protocol::Replacement;
+use futae_policy::PolicySpec;
 use futae_sim::{LevelSpec, WriteMode};
 use serde::Serialize;
 
@@ -15,6 +16,8 @@ const MODEL_ERROR: f64 = 0.005;
 const WRITE_SHARE_ERROR: f64 = 0.05;
 /// The same of the capacity, as a part of it.
 const CAPACITY_ERROR: f64 = 0.01;
+/// More of the requests than this, if they are not simulated as they are, make a forecast wrong.
+pub(crate) const NOT_SIMULATED: f64 = 0.01;
 
 /// One period.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,14 +53,17 @@ pub fn judge(forecast: &Forecast, traffic: &Traffic) -> Judgement {
     let (low, high) = expected.bounds_of(length);
     let (low, high) = ((low - MODEL_ERROR).max(0.0), (high + MODEL_ERROR).min(1.0));
     let hit_ratio = (traffic.requests > 0).then(|| traffic.hits as f64 / traffic.requests as f64);
-    let is_outside = hit_ratio.is_some_and(|ratio| ratio < low || ratio > high);
+    // By how much, below 0 if too few requests hit.
+    let outside = hit_ratio.map_or(0.0, |ratio| {
+        (ratio - low).min(0.0) + (ratio - high).max(0.0)
+    });
     let alarm = match hit_ratio {
-        Some(ratio) if is_outside && traffic.requests >= REQUESTS_MIN => Some(format!(
+        Some(ratio) if outside != 0.0 && traffic.requests >= REQUESTS_MIN => Some(format!(
             "{:.1} % of requests hit, and {:.1} % to {:.1} % were forecast: {}",
             ratio * 100.0,
             low * 100.0,
             high * 100.0,
-            cause(forecast, traffic)
+            cause(forecast, traffic, outside)
         )),
         _ => None,
     };
@@ -75,7 +81,7 @@ pub fn differences(forecast: &Forecast, traffic: &Traffic) -> Vec<String> {
     let choice = forecast.advised();
     let wanted = choice.host_policy.as_deref().unwrap_or_default();
     let mut found = Vec::new();
-    if traffic.policy != wanted {
+    if !is_same_policy(&traffic.policy, wanted) {
         let here = &traffic.policy;
         found.push(format!(
             "the cache's policy is {here}, and the forecast is for {wanted}"
@@ -104,6 +110,17 @@ pub fn differences(forecast: &Forecast, traffic: &Traffic) -> Vec<String> {
     found
 }
 
+/// Whether two policies decide alike. What a server adds to a policy that has agents makes no difference once evictions above are
+/// reported, and a forecast has them reported.
+fn is_same_policy(a: &str, b: &str) -> bool {
+    let known = |text: &str| {
+        let mut policy: PolicySpec = text.parse().ok()?;
+        policy.keep_served();
+        Some(policy)
+    };
+    a == b || known(a).is_some_and(|a| known(b) == Some(a))
+}
+
 /// As command lines have it.
 const fn name(mode: WriteMode) -> &'static str {
     match mode {
@@ -112,13 +129,29 @@ const fn name(mode: WriteMode) -> &'static str {
     }
 }
 
-/// The likely cause, the surest first.
-fn cause(forecast: &Forecast, traffic: &Traffic) -> String {
+/// The likely cause, the surest first, of a hit ratio that is so far outside the bounds, below 0 if it is too low.
+fn cause(forecast: &Forecast, traffic: &Traffic, outside: f64) -> String {
     let choice = forecast.advised();
     if let Some(difference) = differences(forecast, traffic).into_iter().next() {
         return difference;
     }
+    if !traffic.blind.is_empty() {
+        return format!(
+            "no client or agent reports what is evicted above {}, and the forecast has it reported",
+            traffic.blind.join(", ")
+        );
+    }
+    if let (Some(blocks), true) = (traffic.filling_blocks, outside < 0.0) {
+        return format!(
+            "the cache was never full since its start: it has {blocks} of {} blocks, and the forecast is for a cache that was used \
+             before",
+            traffic.capacity_bytes / traffic.block_bytes.max(1)
+        );
+    }
     if let Some(cause) = other_kernel(forecast, traffic) {
+        return cause;
+    }
+    if let Some(cause) = not_simulated(traffic, outside) {
         return cause;
     }
     let writes = traffic.write_share();
@@ -136,6 +169,24 @@ fn cause(forecast: &Forecast, traffic: &Traffic) -> String {
             .to_owned(),
         None => "another load; record it (futae record) and run futae advise again".to_owned(),
     }
+}
+
+/// Requests that the simulation does not have as they are, if there are enough of them.
+fn not_simulated(traffic: &Traffic, outside: f64) -> Option<String> {
+    let (in_part, dropped) = (traffic.write_around_blocks, traffic.dropped_blocks);
+    let all = traffic.requests + in_part;
+    let share = |blocks: u64| blocks as f64 / all.max(1) as f64;
+    // Such a write is no request to the cache, and the next read of the block misses. A dropped block costs a hit.
+    if share(in_part) > NOT_SIMULATED && 2.0 * share(in_part) > outside.abs() {
+        return Some(format!(
+            "{:.0} % of the blocks were written in part and are not cached, and the simulation takes such a write for one of the \
+             whole block; give the cache smaller blocks (--block)",
+            share(in_part) * 100.0
+        ));
+    }
+    (share(dropped) > NOT_SIMULATED && share(dropped) > -outside && outside < 0.0).then(|| {
+        format!("TRIM, WRITE_ZEROES or failed requests dropped {dropped} blocks, and a trace has no such requests")
+    })
 }
 
 /// A guest whose page cache is not the one that was simulated.
@@ -213,7 +264,7 @@ mod tests {
             hits,
             bytes_read: 800,
             bytes_written: 200,
-            guests: Vec::new(),
+            ..Traffic::default()
         }
     }
 
@@ -250,9 +301,37 @@ mod tests {
                 .contains("write mode is write-back, and the forecast is for write-through")
         );
         assert!(alarm(&|t| t.capacity_bytes /= 2).contains("the cache has 524288 bytes"));
+        assert!(alarm(&|t| t.filling_blocks = Some(7)).contains("it has 7 of 256 blocks"));
+        assert!(alarm(&|t| t.blind = vec!["vm1".to_owned()]).contains("evicted above vm1"));
+        let in_part = alarm(&|t| t.write_around_blocks = 10_000);
+        assert!(
+            in_part.contains("50 % of the blocks were written in part"),
+            "{in_part}"
+        );
+        assert!(alarm(&|t| t.dropped_blocks = 5000).contains("dropped 5000 blocks"));
+        let few = |t: &mut Traffic| (t.dropped_blocks, t.write_around_blocks) = (500, 500);
+        assert!(alarm(&few).contains("another load"), "they explain little");
         assert!(
             alarm(&|t| t.bytes_written = 800).contains("50 % of its bytes are written, and 20 %")
         );
+    }
+
+    #[test]
+    fn what_a_server_with_agents_adds_to_a_policy_is_no_difference() {
+        let mut forecast = forecast();
+        let mut traffic = traffic(10_000, 5_000);
+        for (advised, here, is_same) in [
+            ("exclusive", "exclusive(keep_served=true)", true),
+            ("exclusive(lfu)", "exclusive(lfu,keep_served=true)", true),
+            ("exclusive", "exclusive(keep_served=false)", false),
+            ("exclusive", "exclusive(lfu)", false),
+            ("exclusive", "lru", false),
+        ] {
+            forecast.options[0].host_policy = Some(advised.to_owned());
+            traffic.policy = here.to_owned();
+            let found = differences(&forecast, &traffic);
+            assert_eq!(found.is_empty(), is_same, "{advised} {here}: {found:?}");
+        }
     }
 
     #[test]
