@@ -136,9 +136,12 @@ mod tests {
             }],
             ..Window::default()
         };
-        for (excess, requests, reads) in
-            [(1.0, 100, 60), (0.5, 200, 160), (1.25, 80, 40), (10.0, 40, 0)]
-        {
+        for (excess, requests, reads) in [
+            (1.0, 100, 60),
+            (0.5, 200, 160),
+            (1.25, 80, 40),
+            (10.0, 40, 0),
+        ] {
             let found = balanced(window.clone(), excess);
             assert_eq!(
                 (found.requests(), found.served[0].reads),
