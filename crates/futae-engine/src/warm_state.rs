@@ -208,7 +208,21 @@ fn read_file(path: &Path) -> Result<Option<Vec<u8>>, WarmStateError> {
     if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
         return Err(WarmStateError::Magic);
     }
-    Ok(Some(fs::read(path)?))
+    let mut file = File::open(path)?;
+    let mut bytes = begin_of(&mut file)?;
+    // It may be an image, larger than this machine's memory.
+    if bytes != MAGIC {
+        return Err(WarmStateError::Magic);
+    }
+    file.read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// The bytes of a file that would be the magic number of a state file.
+fn begin_of(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut begin = Vec::new();
+    file.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
+    Ok(begin)
 }
 
 /// An error if a file beside the state file would be lost by being replaced.
@@ -236,9 +250,7 @@ fn is_replaceable(path: &Path) -> io::Result<bool> {
     if !metadata.is_file() {
         return Ok(false);
     }
-    let mut begin = Vec::new();
-    let file = File::open(path)?;
-    file.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
+    let begin = begin_of(&mut File::open(path)?)?;
     Ok(begin.is_empty() || begin == MAGIC)
 }
 
@@ -384,6 +396,23 @@ mod tests {
         fs::write(&new, MAGIC).expect("a file");
         state().save(&path, &identity()).expect("saved");
         assert!(!new.exists());
+    }
+
+    #[test]
+    fn an_image_is_refused_without_being_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("disk.img");
+        let image = File::create(&path).expect("a file");
+        image.set_len(64 << 20).expect("a long one");
+        let read_bytes = || -> u64 {
+            let counts = fs::read_to_string("/proc/thread-self/io").expect("procfs");
+            let read = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+            read.expect("a count").parse().expect("a number")
+        };
+        let before = read_bytes();
+        let refused = WarmState::load(&path, &identity()).expect_err("an image");
+        assert!(matches!(refused, WarmStateError::Magic), "{refused}");
+        assert!(read_bytes() - before < 1 << 20);
     }
 
     #[test]
