@@ -6,6 +6,7 @@ mod common;
 use common::{BLOCK, setup, write};
 use futae_engine::{ClientId, Engine, FileStore, OnEviction, Operation, Request};
 use futae_policy::{Class, VolumeId};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -53,6 +54,31 @@ fn writes_that_wait_for_each_other_succeed() {
         .engine
         .wait(setup.volume, ClientId(1), setup.read(0, 1));
     assert_eq!(read.expect("read").as_slice(), last);
+}
+
+/// The processor time that so many writes to one block take, in nanoseconds.
+fn processor_nanos(writes: usize) -> i128 {
+    let setup = setup("lru", 8, 64, OnEviction::None);
+    let request = |number: usize| Request {
+        volume: setup.volume,
+        client: ClientId(1),
+        sequence: number as u64,
+        operation: write(0, &[number as u8; 512]),
+        done: Box::new(|result| drop(result.expect("written"))),
+    };
+    let mut requests: Vec<_> = (0..writes).map(request).collect();
+    let now = || clock_gettime(ClockId::ThreadCPUTime);
+    let begun = now();
+    setup.engine.submit_batch(&mut requests);
+    let ended = now();
+    let nanos = |time: Timespec| i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
+    nanos(ended) - nanos(begun)
+}
+
+#[test]
+fn each_of_many_writes_that_wait_for_each_other_takes_no_longer() {
+    let (few, many) = (processor_nanos(512), processor_nanos(8192));
+    assert!(many < 16 * 4 * few, "{few} ns, {many} ns");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::state::State;
 use crate::request::{Change, Granted};
 use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, StoreDone};
 use futae_policy::VolumeId;
+use std::collections::VecDeque;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -152,7 +153,7 @@ impl State {
         };
         let blocks = self.in_blocks(volume, offset, offset, end);
         if let Some(key) = self.under_way.write_over(&blocks) {
-            return self.under_way.writes[key].parked.push(request);
+            return self.under_way.writes[key].parked.push_back(request);
         }
         if let Some(key) = self.under_way.flight_over(&blocks) {
             return self.under_way.flights[key].parked.push(request);
@@ -167,7 +168,7 @@ impl State {
             content: Content::Anything,
             has_begun: cuts,
             done: request.done,
-            parked: Vec::new(),
+            parked: VecDeque::new(),
         };
         // No other work begins in the range from here on, so its dirty blocks only decrease.
         let waiting = Waiting {

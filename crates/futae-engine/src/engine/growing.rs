@@ -17,6 +17,7 @@ use crate::{
     IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store, StoreDone, StoreOperation,
 };
 use futae_policy::{BlockId, Class, VolumeId};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 impl Engine {
@@ -155,7 +156,7 @@ impl State {
         let size = self.volumes[volume].size_bytes;
         let blocks = self.in_blocks(span.volume, span.offset.min(size), span.offset, end);
         if let Some(key) = self.under_way.write_over(&blocks) {
-            return self.under_way.writes[key].parked.push(request);
+            return self.under_way.writes[key].parked.push_back(request);
         }
         if let Some(key) = self.under_way.flight_over(&blocks) {
             return self.under_way.flights[key].parked.push(request);
@@ -184,7 +185,7 @@ impl State {
             content: Content::Data,
             has_begun: true,
             done: request.done,
-            parked: Vec::new(),
+            parked: VecDeque::new(),
         };
         let key = self.under_way.add_write(write);
         let operation = StoreOperation::Write {

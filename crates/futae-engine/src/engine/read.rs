@@ -31,7 +31,7 @@ impl State {
             return effects.answer(request.done, Ok(IoBuf::new(0)));
         }
         if let Some(key) = self.under_way.write_over(&span) {
-            self.under_way.writes[key].parked.push(request);
+            self.under_way.writes[key].parked.push_back(request);
             return;
         }
         let (first, end) = self.block_range(&span);

@@ -11,6 +11,7 @@ use super::ticket::Ticket;
 use super::verify::Macs;
 use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
+use std::collections::VecDeque;
 
 impl State {
     /// A write, trim or zeroing of `span`. It waits for reads and writes under way on its blocks.
@@ -23,7 +24,7 @@ impl State {
         let demotion_guard = &mut self.volumes[usize::from(span.volume.0)].demotion_guard;
         demotion_guard.note_write(request.client, request.sequence, first, end - first);
         if let Some(key) = self.under_way.write_over(&blocks) {
-            return self.under_way.writes[key].parked.push(request);
+            return self.under_way.writes[key].parked.push_back(request);
         }
         if let Some(key) = self.under_way.flight_over(&blocks) {
             return self.under_way.flights[key].parked.push(request);
@@ -64,7 +65,7 @@ impl State {
             content,
             has_begun: true,
             done,
-            parked: Vec::new(),
+            parked: VecDeque::new(),
         };
         let key = self.under_way.add_write(write);
         let deciding = Deciding {
@@ -214,8 +215,31 @@ impl State {
         // Blocks may not be dirty any more: the store has them, or the file has been cut before them.
         self.resume_throttled(effects);
         effects.answer(write.done, ending.result.map(|_| IoBuf::new(0)));
-        for request in write.parked {
+        self.go_on_parked(&blocks, write.parked, effects);
+    }
+
+    /// The requests that waited for a write of these blocks continue. Once one of them writes the same blocks, the others
+    /// wait for it together: to decide on each of them after every write would take time in the square of their number.
+    fn go_on_parked(
+        &mut self,
+        blocks: &Span,
+        mut parked: VecDeque<Request>,
+        effects: &mut Effects,
+    ) {
+        while let Some(request) = parked.pop_front() {
             self.go_on_in_turn(request, effects);
+            let Some(key) = self.under_way.write_over(blocks) else {
+                continue;
+            };
+            let next = &mut self.under_way.writes[key];
+            if next.blocks == *blocks {
+                if next.parked.is_empty() {
+                    next.parked = parked;
+                } else {
+                    next.parked.append(&mut parked);
+                }
+                return;
+            }
         }
     }
 

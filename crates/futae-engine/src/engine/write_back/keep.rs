@@ -9,6 +9,7 @@ use crate::engine::state::State;
 use crate::engine::ticket::Ticket;
 use crate::{Done, IoBuf, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
+use std::collections::VecDeque;
 
 impl State {
     /// Takes a write into the cache as far as it can be kept; the rest goes to the store. Only
@@ -169,7 +170,7 @@ impl State {
             content: Content::Data,
             has_begun: true,
             done,
-            parked: Vec::new(),
+            parked: VecDeque::new(),
         });
         self.note_store_write(&blocks);
         self.tally.store_writes += 1;
