@@ -7,6 +7,7 @@ pub mod circles;
 pub mod dependencies;
 pub mod documents;
 pub mod english;
+pub mod leftovers;
 pub mod links;
 mod mask;
 pub mod policy_names;
@@ -14,7 +15,6 @@ pub mod sizes;
 pub mod skips;
 pub mod unsafety;
 pub mod waiting;
-pub mod words;
 
 pub use mask::{mask, strings, test_modules, without_tests};
 

@@ -53,6 +53,28 @@ fn a_circle_between_files_is_found() {
 }
 
 #[test]
+fn every_crate_is_looked_at() {
+    for root in [
+        "crates/futae-engine",
+        "lab/vm",
+        "python",
+        "tests",
+        "tests/vopr",
+    ] {
+        let of = |path: &str, text: &str| Source::new(&format!("{root}/src/{path}"), text);
+        // A library with a program has two roots.
+        let files = [
+            of("lib.rs", "mod a;\nuse a::A;\npub struct L(A);"),
+            of("a.rs", "use crate::L;\npub struct A(L);"),
+            of("main.rs", "fn main() {}"),
+        ];
+        let found = circles::check(&files);
+        let found: Vec<_> = found.into_iter().map(|finding| finding.problem).collect();
+        assert_eq!(found, ["uses a, which uses it"], "{root}");
+    }
+}
+
+#[test]
 fn only_the_grammar_of_workloads_is_recursive() {
     let check = |files: &[(&str, &str)]| -> Vec<String> {
         let of = |&(path, text): &(&str, &str)| {

@@ -3,12 +3,14 @@
 
 mod attacks;
 mod endless;
+mod ground;
 mod victim;
 
 pub use attacks::{Attack, attack};
 
 use crate::process::{Nursery, Running};
 use anyhow::Context;
+use ground::{Ground, HOSTILE_BYTES};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -26,8 +28,6 @@ pub const RATE_KEPT_MIN: f64 = 0.8;
 pub const WORST_MS_MAX: f64 = 100.0;
 /// Bytes of the honest client's volume, all of which it reads again and again.
 const HONEST_BYTES: u64 = 16 << 20;
-/// Bytes of the attackers' volume, which is sparse.
-const HOSTILE_BYTES: u64 = 8 << 30;
 /// How often the server's memory is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// A server that takes so much more than it may is killed: this machine has other uses.
@@ -71,24 +71,6 @@ pub struct Row {
     pub killed: bool,
     /// What is beyond the limits, in words; empty if nothing is.
     pub beyond: Vec<String>,
-}
-
-/// The places of one server.
-struct Ground {
-    socket: PathBuf,
-    feed: PathBuf,
-    store: PathBuf,
-}
-
-impl Ground {
-    fn of(attack: Attack, directory: &Path) -> Self {
-        let place = |what: &str| directory.join(format!("{}.{what}", attack.name()));
-        Self {
-            socket: place("sock"),
-            feed: place("feed"),
-            store: place("store"),
-        }
-    }
 }
 
 /// Attackers in a process of their own, until this is dropped.
@@ -177,7 +159,7 @@ pub fn run(
         let image = File::create(directory.join(name)).context("making an image")?;
         image.set_len(bytes).context("making an image")?;
     }
-    let ground = Ground::of(attack, directory);
+    let ground = Ground::of(attack.name(), directory);
     let log = directory.join(format!("{}.log", attack.name()));
     if attack.is_by_store() {
         endless::serve(&ground.store).context("starting the endless store")?;

@@ -3,9 +3,13 @@
 //! It polls the used ring and never sleeps, so what it measures is the device.
 
 mod floor;
+mod layout;
+
+pub use layout::SECTOR;
 
 use anyhow::{Context, bail, ensure};
 use floor::Floor;
+use layout::{AVAILABLE, DATA, HEADERS, RING, STATUS, TABLE, USED};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -19,23 +23,12 @@ use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-/// Entries of the ring; a request takes three.
-const RING: u16 = 256;
+/// Entries of the ring that a request takes.
 const A_REQUEST: u16 = 3;
 /// Requests that may be under way.
 pub const DEPTH_MAX: usize = (RING / A_REQUEST) as usize;
-/// Bytes of a sector.
-pub const SECTOR: u64 = 512;
 /// Longest read.
 const READ_MAX: u64 = 128 << 10;
-
-/// Where everything is in the shared memory.
-const TABLE: u64 = 0;
-const AVAILABLE: u64 = 0x2000;
-const USED: u64 = 0x4000;
-const HEADERS: u64 = 0x6000;
-const STATUS: u64 = 0x8000;
-const DATA: u64 = 0x10000;
 
 const VERSION_1: u64 = 1 << 32;
 const NEXT: u16 = 1;

@@ -4,7 +4,7 @@ mod configuration;
 mod meeting;
 
 use crate::interrupt;
-use crate::kernels::Reads;
+use crate::kernels::setup::Reads;
 use crate::live::guests::look_for_qemu;
 use anyhow::{Context, anyhow};
 use configuration::{Configuration, Prediction};

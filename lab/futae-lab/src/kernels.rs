@@ -2,12 +2,11 @@
 
 pub mod guest;
 pub mod model;
+pub mod setup;
 mod table;
 
 use crate::interrupt;
 use crate::live::guests::look_for_qemu;
-use anyhow::Context;
-use clap::ValueEnum;
 use clap::builder::ValueParser;
 use futae_machine::Kernel;
 use futae_policy::{Kind, PolicySpec};
@@ -17,10 +16,10 @@ use futae_trace::WorkloadSpec;
 use futae_units::Size;
 use guest::{Machine, Measured};
 use serde::Serialize;
+use setup::{Bound, FileSystem, Lists, PAGE, Reads};
 use std::collections::HashSet;
 use std::io::Write;
-use std::path::Path;
-use std::process::Command;
+use table::{Printer, Row};
 
 /// Compare the models of Linux's page cache with kernels in guests
 ///
@@ -84,76 +83,6 @@ pub struct Args {
     json: bool,
 }
 
-/// More reads than these would take a guest years.
-const READS_MAX: u64 = 1_000_000_000_000;
-
-/// How much is read, and what.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Reads {
-    /// Reads before counting begins
-    #[arg(long, value_name = "READS", default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(..=READS_MAX))]
-    pub warmup: u64,
-    /// Reads that are counted
-    #[arg(long, value_name = "READS", default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(1..=READS_MAX))]
-    pub reads: u64,
-    /// Seed of all randomness
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-}
-
-/// The kernel's ways to order a page cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Lists {
-    Default,
-    Two,
-    Generations,
-}
-
-/// What a page cache cannot grow beyond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Bound {
-    Group,
-    Memory,
-}
-
-/// File systems of a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FileSystem {
-    Ext4,
-    Xfs,
-}
-
-impl FileSystem {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ext4 => "ext4",
-            Self::Xfs => "xfs",
-        }
-    }
-
-    /// The package of what makes one.
-    fn package(self) -> &'static str {
-        match self {
-            Self::Ext4 => "e2fsprogs",
-            Self::Xfs => "xfsprogs",
-        }
-    }
-
-    /// Makes one in an image.
-    fn make(self, image: &Path) -> Result<(), Failure> {
-        let program = format!("mkfs.{}", self.name());
-        let mut make = Command::new(&program);
-        let made = make.arg(image).output();
-        let made = made
-            .with_context(|| format!("{program} cannot be started (Debian: {})", self.package()))?;
-        if !made.status.success() {
-            let said = String::from_utf8_lossy(&made.stderr).into_owned();
-            return Err(anyhow::anyhow!("{program}: {said}").into());
-        }
-        Ok(())
-    }
-}
-
 pub fn kernel(text: &str) -> Result<Kernel, String> {
     match text {
         "6.1" => Ok(Kernel::Debian61),
@@ -167,34 +96,6 @@ fn points(text: &str) -> Result<f64, String> {
     let points = text.parse().ok();
     let points = points.filter(|points: &f64| points.is_finite() && *points >= 0.0);
     points.ok_or_else(|| "not a number of points, such as 1 or 0.5".to_owned())
-}
-
-/// A page of the cache, and a read of the load.
-pub const PAGE: u64 = 4096;
-
-/// One guest, one workload, and its model.
-#[derive(Clone, Debug, Serialize)]
-struct Row {
-    kernel: String,
-    lists: &'static str,
-    bound: &'static str,
-    /// The file system of the file that was read; none if it was the disk.
-    file_system: Option<&'static str>,
-    workload: String,
-    /// Size of the page cache, once full.
-    cache_pages: u64,
-    reads: u64,
-    /// As the agent counted.
-    guest_hit_ratio: f64,
-    /// From the reads of the guest's disk.
-    disk_hit_ratio: f64,
-    /// Share of the pages in the guest's cache at the end that are in the model's, too.
-    common_share: f64,
-    model: String,
-    model_hit_ratio: f64,
-    lru_hit_ratio: f64,
-    /// From the agent's ratio, or with read-ahead from the disk's.
-    difference_points: f64,
 }
 
 /// Runs every cell, and prints a row when it is over.
@@ -254,7 +155,7 @@ fn measure(
     read_ahead: u64,
 ) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    let mut printer = table::Printer::new(args.json);
+    let mut printer = Printer::new(args.json);
     for &kernel in &args.kernel {
         for &bound in &args.bound {
             let mut machine = Machine::boot(kernel, bound, cache, (disk, args.file_system))?;

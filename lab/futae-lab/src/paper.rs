@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 #[derive(Clone, Copy)]
 enum How {
     Simulated(Experiment),
-    Live(live::Experiment),
+    Live(live::experiment::Experiment),
 }
 
 impl How {

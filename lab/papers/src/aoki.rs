@@ -32,7 +32,7 @@ mod guests;
 mod measure;
 mod steady;
 
-use crate::Experiment;
+use crate::experiment::Experiment;
 
 pub use measure::{Hits, Simulated, Spread, TRIALS_COMPARED, simulated_hits};
 

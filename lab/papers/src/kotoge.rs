@@ -15,7 +15,7 @@
 //! it does not have takes 33 ms more, more than by the buffer cache, since the printed 123 and 124 ms
 //! say so: those two are not checked against it.
 
-use crate::Experiment;
+use crate::experiment::Experiment;
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 use futae_policy::{
     Access, BlockId, Class, DenseIndex, Level, Outcome, Policy, PolicySpec, Shape, build,

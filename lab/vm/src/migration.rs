@@ -10,10 +10,6 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Memory of a guest that can be moved, beside what its plan says. QEMU before 9.0 takes the marks of pages that an emulated
-/// processor wrote by the word of 64 pages, and then does not see that the processor goes on writing to them; of memory
-/// that is no whole number of such words it takes them by the page, and sees it.
-pub(crate) const ODD_KIB: u64 = 128;
 /// The pause between two looks at how far it is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Times that QEMU asks which pages were written meanwhile, before it may stop the guest.

@@ -1,7 +1,5 @@
 //! What a guest has.
 
-use crate::error::GuestError;
-use crate::guest::Guest;
 use crate::packages::{Kernel, default_cache};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -111,7 +109,7 @@ impl Plan {
         self
     }
 
-    /// Gives it a balloon, which [`Guest::monitor`] can fill.
+    /// Gives it a balloon, which [`Guest::monitor`](crate::Guest::monitor) can fill.
     #[must_use]
     pub fn balloon(mut self) -> Self {
         self.balloon = true;
@@ -125,7 +123,7 @@ impl Plan {
         self.balloon()
     }
 
-    /// So that [`Guest::migrate`] can move it, with a little more memory; see there.
+    /// So that [`Guest::migrate`](crate::Guest::migrate) can move it, with a little more memory; see there.
     #[must_use]
     pub fn movable(mut self) -> Self {
         self.movable = true;
@@ -180,10 +178,5 @@ impl Plan {
     pub fn stopped(mut self, flag: Arc<AtomicBool>) -> Self {
         self.stopped = flag;
         self
-    }
-
-    /// Boots it, and waits until it takes orders.
-    pub fn boot(self) -> Result<Guest, GuestError> {
-        Guest::boot(&self)
     }
 }

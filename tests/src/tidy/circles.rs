@@ -1,5 +1,4 @@
-//! No circle between the files of a crate of `crates/`, or of the Python package: each can be read with what it uses, and nothing
-//! else.
+//! No circle between the files of a crate: each can be read with what it uses, and nothing else.
 
 use super::{Finding, Source, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +21,7 @@ struct Crate<'a> {
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let root_of = |source: &Source| {
         let (root, _) = source.path.split_once("/src/")?;
-        (root.starts_with("crates/") || root == "python").then(|| root.to_owned())
+        Some(root.to_owned())
     };
     let roots: BTreeSet<String> = sources.iter().filter_map(root_of).collect();
     let found = roots.iter().map(|root| check_crate(root, sources));
@@ -101,6 +100,11 @@ impl<'a> Crate<'a> {
                 .into_iter()
                 .map(|(_, line)| line)
                 .collect();
+            // Of a library with a program: the program uses the library by its name, as another crate does.
+            let is_root_of_program = module.is_empty() && path == "main";
+            if is_root_of_program && whole.files.contains_key(&module) {
+                continue;
+            }
             whole.files.insert(module, (source, lines.join("\n")));
         }
         for (module, (_, code)) in &whole.files {

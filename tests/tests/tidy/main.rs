@@ -4,8 +4,8 @@ mod rules;
 
 use futae_policy::Kind;
 use futae_tests::tidy::{
-    Finding, Source, cards, dependencies, documents, english, links, policy_names, root, sizes,
-    skips, sources, unsafety, waiting, words,
+    Finding, Source, cards, dependencies, documents, english, leftovers, links, policy_names, root,
+    sizes, skips, sources, unsafety, waiting,
 };
 use std::process::Command;
 
@@ -93,17 +93,17 @@ fn every_policy_is_formatted() {
 
 #[test]
 fn nothing_is_unfinished() {
-    nothing(&words::check_unfinished(&sources()));
+    nothing(&leftovers::check_unfinished(&sources()));
 }
 
 #[test]
 fn no_library_prints() {
-    nothing(&words::check_printing(&sources()));
+    nothing(&leftovers::check_printing(&sources()));
 }
 
 #[test]
 fn no_test_is_ignored() {
-    nothing(&words::check_ignored(&sources()));
+    nothing(&leftovers::check_ignored(&sources()));
 }
 
 #[test]
@@ -118,12 +118,12 @@ fn no_test_is_skipped_past_the_kit() {
 
 #[test]
 fn no_path_is_of_one_machine() {
-    nothing(&words::check_workplaces(&sources()));
+    nothing(&leftovers::check_workplaces(&sources()));
 }
 
 #[test]
 fn no_reference_is_to_a_document_that_is_not_here() {
-    nothing(&words::check_absent(&sources()));
+    nothing(&leftovers::check_absent(&sources()));
 }
 
 #[test]

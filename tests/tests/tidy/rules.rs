@@ -29,7 +29,7 @@ fn a_library_that_prints_is_found() {
             "crates/futae-host/src/lib.rs",
             "#[cfg(test)]\nmod golden;\n",
         );
-        words::check_printing(&[library, root]).len()
+        leftovers::check_printing(&[library, root]).len()
     };
     let bad = "fn f() {\n    eprintln!(\"a\");\n    println!(\"b\");\n}\n";
     assert_eq!(prints("crates/futae-host/src/stop.rs", bad), 2);
@@ -230,7 +230,7 @@ fn a_policy_by_name_is_found() {
 
 #[test]
 fn unfinished_work_is_found() {
-    let check = |path: &str, text: String| words::check_unfinished(&one(path, &text)).len();
+    let check = |path: &str, text: String| leftovers::check_unfinished(&one(path, &text)).len();
     for mark in [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -253,7 +253,7 @@ fn unfinished_work_is_found() {
 
 #[test]
 fn an_ignored_test_is_found() {
-    let check = |text: &str| words::check_ignored(&one("a.rs", text)).len();
+    let check = |text: &str| leftovers::check_ignored(&one("a.rs", text)).len();
     assert_eq!(check("#[test]\n#[ignore]\nfn f() {}"), 1);
     assert_eq!(check("#[test]\n    #[ignore = \"slow\"]\nfn f() {}"), 1);
     assert_eq!(check("// #[ignore]\n#[ignored_by(x)]\nfn f() {}"), 0);
@@ -261,7 +261,7 @@ fn an_ignored_test_is_found() {
 
 #[test]
 fn a_path_of_one_machine_is_found() {
-    let check = |text: &str| words::check_workplaces(&one("a.md", text)).len();
+    let check = |text: &str| leftovers::check_workplaces(&one("a.md", text)).len();
     for place in ["wo:rk", "ho:me", "ro:ot", "Us:ers"].map(|name| name.replace(':', "")) {
         assert_eq!(check(&format!("see /{place}/x/y")), 1);
         assert_eq!(check(&format!("\"/{place}/x\"")), 1);
@@ -274,7 +274,7 @@ fn a_path_of_one_machine_is_found() {
 
 #[test]
 fn a_reference_to_an_absent_document_is_found() {
-    let check = |text: &str| words::check_absent(&one("a.rs", text)).len();
+    let check = |text: &str| leftovers::check_absent(&one("a.rs", text)).len();
     for name in ["SP:EC", "HO:USE", "FI:ELD"].map(|name| name.replace(':', "")) {
         assert_eq!(check(&format!("//! as the paper has it ({name} 1.2c)")), 1);
         assert_eq!(check(&format!("// {name} E2 at 1/16 of its size")), 1);

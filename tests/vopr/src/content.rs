@@ -16,6 +16,14 @@ pub struct Place {
     pub sector: u64,
 }
 
+/// The sector that is this many bytes behind another.
+pub fn place_at(place: Place, bytes: u64) -> Place {
+    Place {
+        sector: place.sector + bytes / SECTOR,
+        ..place
+    }
+}
+
 fn tag(place: Place, version: u64) -> u64 {
     let name = if version % 4 == 1 {
         0

@@ -2,67 +2,17 @@
 
 use crate::content::SECTOR;
 use crate::disk::Part;
+use crate::held::Held;
 use crate::sim::{Inside, Sim};
 use futae_engine::{
-    Extent, IoBuf, IoError, IoErrorKind, Store, StoreDone, StoreOperation, StoreResult,
-    UncleanMark, World,
+    Extent, IoBuf, IoError, IoErrorKind, Store, StoreDone, StoreOperation, UncleanMark, World,
 };
-use std::borrow::Cow;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// A sector of zeroes.
 const ZEROES: [u8; SECTOR as usize] = [0; SECTOR as usize];
-
-/// A store operation under way.
-pub struct Held {
-    /// Which volume's.
-    pub volume: usize,
-    operation: Option<StoreOperation>,
-    /// What came of it, once the disk has performed it.
-    result: Option<StoreResult>,
-    done: StoreDone,
-    /// What it covers, if it is a FLUSH.
-    covered: Vec<u64>,
-    /// The disk's number of what it wrote.
-    number: Option<u64>,
-    /// First byte and length, unless it is a FLUSH.
-    range: Option<(u64, u64)>,
-    writes: bool,
-}
-
-impl Held {
-    /// Whether it reads.
-    pub fn is_read(&self) -> bool {
-        self.range.is_some() && !self.writes
-    }
-    /// Whether it changes something.
-    pub fn is_write(&self) -> bool {
-        self.writes
-    }
-    /// Whether it makes things stable.
-    pub fn is_flush(&self) -> bool {
-        self.range.is_none()
-    }
-    /// The first byte and the data of a write that the disk has yet to perform.
-    pub fn to_write(&self) -> Option<(u64, Cow<'_, [u8]>)> {
-        match self.operation.as_ref()? {
-            StoreOperation::Write { offset, buffer, .. } => {
-                Some((*offset, Cow::Borrowed(buffer.as_slice())))
-            }
-            StoreOperation::Trim { offset, length }
-            | StoreOperation::WriteZeroes { offset, length, .. } => {
-                Some((*offset, Cow::Owned(vec![0; *length as usize])))
-            }
-            StoreOperation::Read { .. } | StoreOperation::Flush => None,
-        }
-    }
-    /// Whether the disk has yet to perform it.
-    pub fn waits(&self) -> bool {
-        self.operation.is_some()
-    }
-}
 
 /// A volume's store.
 pub struct Front {

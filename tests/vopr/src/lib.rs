@@ -10,6 +10,8 @@ mod cover;
 mod crash_states;
 mod disk;
 mod front;
+mod held;
+mod letter;
 mod link;
 mod lower;
 mod options;
@@ -18,6 +20,7 @@ mod register;
 mod restart;
 mod run;
 mod sim;
+mod start;
 
 pub use cover::Cover;
 pub use crash_states::States;

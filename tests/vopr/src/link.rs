@@ -1,34 +1,14 @@
 //! Two caches, one above the other: what the upper one asks of its stores travels as letters to the lower one, which
 //! get there in any order, as over several connections; so do the answers.
 
+use crate::letter::Letter;
 use crate::sim::{Inside, Sim};
 use futae_engine::{
     ClientId, Demotion, Engine, IoBuf, IoError, Operation, Request, Store, StoreDone,
-    StoreOperation, StoreResult,
+    StoreOperation,
 };
 use futae_policy::VolumeId;
 use std::sync::Arc;
-
-/// Something on its way between two caches.
-pub enum Letter {
-    /// The upper cache asks something.
-    Ask {
-        /// Of which volume.
-        volume: usize,
-        /// As which client.
-        client: ClientId,
-        /// When the upper cache decided on it.
-        sequence: u64,
-        /// What.
-        operation: Operation,
-        /// What goes back to it beside the answer: the buffer of a write.
-        buffer: Option<IoBuf>,
-        /// Who gets the answer; nobody if it is a hint.
-        done: Option<StoreDone>,
-    },
-    /// The lower cache answers.
-    Answer(StoreDone, StoreResult),
-}
 
 /// A volume of the lower cache, as a store of the upper one.
 pub struct Link {

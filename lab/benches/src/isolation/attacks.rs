@@ -1,7 +1,6 @@
 //! The attacks.
 
-use super::Ground;
-use super::HOSTILE_BYTES;
+use super::ground::{Ground, HOSTILE_BYTES};
 use anyhow::Context;
 use clap::ValueEnum;
 use futae_agent_protocol::{Device, DeviceId, Frame, Hello, Message, Notices, Range, Reason};
@@ -90,7 +89,7 @@ type Part<'a> = Box<dyn FnOnce() + Send + 'a>;
 /// Attacks until standard input ends. In a process of its own, since a server may tell its peers
 /// apart by their processes.
 pub fn attack(attack: Attack, directory: &Path) {
-    let ground = Ground::of(attack, directory);
+    let ground = Ground::of(attack.name(), directory);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for part in parts(attack, &ground, &is_over) {

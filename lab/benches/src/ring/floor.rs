@@ -1,7 +1,7 @@
 //! A device that does no more than a device must: it takes reads from a ring, copies each answer once out of memory, and
 //! puts it into the used ring. It has no socket, no cache, no policy and no counters, and it never sleeps.
 
-use super::{AVAILABLE, RING, SECTOR, TABLE, USED};
+use super::layout::{AVAILABLE, RING, SECTOR, TABLE, USED};
 use anyhow::{Context, bail};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

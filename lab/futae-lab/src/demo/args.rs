@@ -1,12 +1,10 @@
 //! What is typed, and how large everything is by it.
 
+use super::plan::{BLOCK_BYTES, GuestsPlan};
 use super::way::{Transport, Way};
-use super::{BLOCK_BYTES, GuestsPlan, play};
-use crate::interrupt;
 use futae_machine::Kernel;
 use futae_terminal::failure::Failure;
 use futae_units::{Size, parse_duration};
-use std::io::Write;
 use std::time::Duration;
 
 /// More than that and the guests' kernels begin to complain.
@@ -64,25 +62,11 @@ pub struct Args {
     seed: u64,
     /// Print JSON
     #[arg(long)]
-    json: bool,
-}
-
-/// Runs and prints.
-pub fn run(args: &Args) -> Result<(), Failure> {
-    let plans = plans(args)?;
-    let stopped = interrupt::watch()?;
-    let report = play(&plans, &stopped, args.json)?;
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
-    } else {
-        out.write_all(report.render().as_bytes())?;
-    }
-    Ok(())
+    pub(super) json: bool,
 }
 
 /// What is to be run, in this order.
-fn plans(args: &Args) -> Result<Vec<GuestsPlan>, Failure> {
+pub(super) fn plans(args: &Args) -> Result<Vec<GuestsPlan>, Failure> {
     let image_blocks = blocks("image", &args.image)?;
     let reads = args.reads.unwrap_or((image_blocks * 2 / 5).max(1));
     if reads == 0 {

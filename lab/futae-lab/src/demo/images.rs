@@ -1,6 +1,6 @@
 //! The guests' disk images, one each, which all runs read.
 
-use super::{BLOCK_BYTES, GUESTS, GuestsPlan};
+use super::plan::{BLOCK_BYTES, GUESTS, GuestsPlan};
 use crate::live::process::{futae, run_json};
 use anyhow::{Context, anyhow, ensure};
 use rustix::fs::Advice;

@@ -1,9 +1,9 @@
 //! What is below the guests: images alone, the host's page cache, or `futae serve`.
 
 use super::images::Images;
+use super::plan::{BLOCK_BYTES, GuestsPlan};
 use super::store::Delayed;
 use super::way::{Transport, Way};
-use super::{BLOCK_BYTES, GuestsPlan};
 use crate::live::cgroup::{Bound, Group};
 use crate::live::process::{Background, futae};
 use anyhow::Context;

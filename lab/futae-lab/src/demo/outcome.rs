@@ -1,8 +1,8 @@
 //! What came of it: measured, and predicted.
 
+use super::plan::{BLOCK_BYTES, GUESTS, GuestsPlan};
 use super::stage::Counted;
 use super::way::{Transport, Way};
-use super::{BLOCK_BYTES, GUESTS, GuestsPlan};
 use futae_engine::{DemotionStatus, EngineStatus};
 use futae_sim::run::guest_seed;
 use futae_sim::{LevelSpec, SimulationSpec, WriteMode, simulate};
@@ -261,7 +261,7 @@ impl GuestsRun {
             compared: to.demotions_compared - from.demotions_compared,
             wrong: to.demotions_wrong - from.demotions_wrong,
             guest_reads_per_second: requests as f64 / seconds,
-            memory_mib: way.memory_mib(plan),
+            memory_mib: plan.memory_mib(way),
             page_cache_blocks: guests.page_cache_blocks,
             predicted: predicted.figures,
         }

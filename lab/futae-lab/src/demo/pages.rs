@@ -2,9 +2,9 @@
 
 use super::args::{blocks, kernel};
 use super::images::Images;
+use super::plan::{GuestsPlan, ORDER_READS};
 use super::stage::{Counted, Stage};
 use super::way::{Transport, Way};
-use super::{GuestsPlan, ORDER_READS};
 use crate::interrupt;
 use crate::live::guests::look_for_qemu;
 use anyhow::{Context, anyhow};

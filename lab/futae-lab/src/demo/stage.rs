@@ -2,8 +2,8 @@
 
 use super::images::{FILE, Images};
 use super::lower::Lower;
+use super::plan::{BLOCK_BYTES, GUESTS, GuestsPlan, ORDER_READS};
 use super::way::Way;
-use super::{BLOCK_BYTES, GUESTS, GuestsPlan, ORDER_READS};
 use crate::live::guests::{self, PORT, memory, order, start_agent};
 use crate::live::process::read_bytes;
 use anyhow::{Context, anyhow, bail};
@@ -238,7 +238,7 @@ fn boot(
     let port = place.join(format!("vm{number}.agent.sock"));
     guests::boot_kernel(WHO, plan.kernel, |guest| {
         let guest = guest
-            .memory_mib(way.memory_mib(plan))
+            .memory_mib(plan.memory_mib(way))
             .limit(LIMIT)
             .disk(lower.disk(number, images));
         match way {

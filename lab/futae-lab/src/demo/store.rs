@@ -1,8 +1,8 @@
 //! Where the images' blocks are read: at once, or each after a delay, by nbdkit.
 
 use super::images::Images;
+use super::plan::{BLOCK_BYTES, GuestsPlan};
 use super::way::Way;
-use super::{BLOCK_BYTES, GuestsPlan};
 use crate::live::process::Background;
 use anyhow::{bail, ensure};
 use std::fs;

@@ -1,6 +1,5 @@
 //! The ways in which the host's memory is used, one run each.
 
-use super::{GUESTS, GuestsPlan};
 use clap::ValueEnum;
 use futae_sim::Link;
 use serde::Serialize;
@@ -102,15 +101,6 @@ impl Way {
         } else {
             Link::None
         }
-    }
-
-    /// Memory of each guest in MiB. All ways have as much memory of the host; `direct` leaves a part of it idle.
-    pub fn memory_mib(self, plan: &GuestsPlan) -> u32 {
-        let share = match self {
-            Self::Memory => (plan.lower_bytes() / u64::from(GUESTS)) >> 20,
-            Self::Direct | Self::Writeback | Self::Lru | Self::Exclusive => 0,
-        };
-        super::MEMORY_MIB + share as u32
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::meeting::{Guest, Meeting};
 use crate::kernels::guest::{Machine, Measured};
-use crate::kernels::{Bound, Lists, PAGE, Reads, model};
+use crate::kernels::model;
+use crate::kernels::setup::{Bound, Lists, PAGE, Reads};
 use crate::live::process::{Background, futae, status};
 use anyhow::{Context, anyhow};
 use futae_machine::{Disk, Kernel};

@@ -1,6 +1,6 @@
 //! A guest whose page cache is counted: its bound, its load and its agent.
 
-use super::{Bound, FileSystem, Lists, PAGE};
+use super::setup::{Bound, FileSystem, Lists, PAGE};
 use crate::live::guests::{boot_kernel, order};
 use anyhow::{Context, anyhow};
 use futae_agent_protocol::{Counters, Message};

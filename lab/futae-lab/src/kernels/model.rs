@@ -1,6 +1,6 @@
 //! The same requests through a model of the kernel.
 
-use super::{Bound, FileSystem, PAGE, Reads};
+use super::setup::{Bound, FileSystem, PAGE, Reads};
 use futae_machine::Kernel;
 use futae_policy::{
     Access, AccessKind, Argument, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, Shape,

@@ -1,9 +1,34 @@
 //! Rows, as they come or all at the end.
 
-use super::Row;
 use futae_terminal::failure::Failure;
+use serde::Serialize;
 use serde_json::json;
 use std::io::Write;
+
+/// One guest, one workload, and its model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub kernel: String,
+    pub lists: &'static str,
+    pub bound: &'static str,
+    /// The file system of the file that was read; none if it was the disk.
+    pub file_system: Option<&'static str>,
+    pub workload: String,
+    /// Size of the page cache, once full.
+    pub cache_pages: u64,
+    pub reads: u64,
+    /// As the agent counted.
+    pub guest_hit_ratio: f64,
+    /// From the reads of the guest's disk.
+    pub disk_hit_ratio: f64,
+    /// Share of the pages in the guest's cache at the end that are in the model's, too.
+    pub common_share: f64,
+    pub model: String,
+    pub model_hit_ratio: f64,
+    pub lru_hit_ratio: f64,
+    /// From the agent's ratio, or with read-ahead from the disk's.
+    pub difference_points: f64,
+}
 
 /// Prints a line a row, or JSON at the end.
 pub struct Printer {

@@ -1,18 +1,17 @@
 //! Both readers in control groups of this machine. There is no agent that tells them apart: what each
 //! reads is told by `aoki_reader`.
 
-use super::Options;
-use super::aoki::{self, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
 use super::aoki_pace::{MISS_COST, TRIAL_READS};
 use super::aoki_race::Trials;
 use super::aoki_reader::{Script, forget, read};
+use super::aoki_systems::{self, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
 use super::cgroup::{Bound, Group};
 use super::disk::Disk;
 use super::process::{futae, run_json};
 use anyhow::{Context, anyhow};
 use futae_balance::Config;
 use futae_balance::actuator::Actuator;
-use futae_papers::Reproduction;
+use futae_papers::{Options, Reproduction};
 use futae_terminal::failure::Failure;
 use futae_units::Size;
 use std::fs;
@@ -42,7 +41,7 @@ pub fn run(
     let disk = Disk::new(&place.path().join("disk.img"), DISK_BYTES, &mnt)?;
     let _disk = disk.without_read_ahead()?;
     let files = make_files(&mnt)?;
-    let reads = aoki::reads(options);
+    let reads = aoki_systems::reads(options);
     let parameters = vec![
         (
             "trial",
@@ -64,8 +63,8 @@ pub fn run(
                 .to_owned(),
         ),
     ];
-    let simulated = aoki::simulated(choice, options, 0)?;
-    aoki::compare(parameters, simulated, progress, &mut |system| {
+    let simulated = aoki_systems::simulated(choice, options, 0)?;
+    aoki_systems::compare(parameters, simulated, progress, &mut |system| {
         for (path, _) in files.iter().flatten() {
             forget(path)?;
         }
@@ -102,7 +101,7 @@ fn one(
         groups[0].hold(OVERHEAD - PROGRAM)?,
         groups[1].hold(OVERHEAD - PROGRAM)?,
     ];
-    let mut config = aoki::head(system, PERIOD, TOTAL);
+    let mut config = aoki_systems::head(system, PERIOD, TOTAL);
     let mut listeners = Vec::new();
     for (number, group) in (1..).zip(&groups) {
         let socket = place.join(format!("{system}-{number}.sock"));
@@ -128,10 +127,10 @@ fn one(
         let script = Script {
             files: files[guest].clone(),
             choice,
-            reads: aoki::reads(options),
-            seed: aoki::seed(options, guest),
+            reads: aoki_systems::reads(options),
+            seed: aoki_systems::seed(options, guest),
         };
         Box::new(move |race| read(&script, &groups[guest], &listeners[guest], race))
     });
-    aoki::race(&config, readers, options, Trials::Reads, || Ok(()))
+    aoki_systems::race(&config, readers, options, Trials::Reads, || Ok(()))
 }

@@ -4,18 +4,17 @@
 //! A kernel that is a sixteenth of a kernel there is not. What a guest needs beside its page cache is measured once the
 //! agent runs; what of that is more than a sixteenth of the simulated guest's is given on top, and never moves.
 
-use super::Options;
-use super::aoki::{self, Ends, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
 use super::aoki_pace::{Pace, Probe};
 use super::aoki_race::{Race, Trials};
 use super::aoki_reader::forget;
+use super::aoki_systems::{self, Ends, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
 use super::guests::{PORT, boot, look_for_qemu, memory, order, start_agent};
 use super::process::{futae, run_json};
 use anyhow::{Context, bail};
 use futae_balance::Config;
 use futae_balance::actuator::Actuator;
 use futae_machine::Guest;
-use futae_papers::{Check, Reproduction, Source};
+use futae_papers::{Check, Options, Reproduction, Source};
 use futae_terminal::failure::Failure;
 use futae_units::Size;
 use std::fs;
@@ -59,7 +58,7 @@ pub fn run(
 ) -> Result<Reproduction, Failure> {
     look_for_qemu("live-guest")?;
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
-    let reads = aoki::reads(options);
+    let reads = aoki_systems::reads(options);
     let mut machines = [
         Machine::new(place.path(), 0, choice, options)?,
         Machine::new(place.path(), 1, choice, options)?,
@@ -92,8 +91,8 @@ pub fn run(
     .chain(pace.parameters())
     .collect();
     let mut killed = 0;
-    let simulated = aoki::simulated(choice, options, first.on_top)?;
-    let mut made = aoki::compare(parameters, simulated, progress, &mut |system| {
+    let simulated = aoki_systems::simulated(choice, options, first.on_top)?;
+    let mut made = aoki_systems::compare(parameters, simulated, progress, &mut |system| {
         let outcome = one(&mut machines, system, choice, &pace, options)?;
         for machine in &mut machines {
             let said = order(&mut machine.guest, "grep oom_kill /proc/vmstat")?;
@@ -277,7 +276,7 @@ fn one(
     options: &Options,
 ) -> Result<Outcome, Failure> {
     let on_top: u64 = machines.iter().map(|machine| machine.on_top).sum();
-    let mut config = aoki::head(system, pace.trial, TOTAL + on_top);
+    let mut config = aoki_systems::head(system, pace.trial, TOTAL + on_top);
     for (number, machine) in machines.iter_mut().enumerate() {
         config += &machine.config(number);
         machine.empty()?;
@@ -287,8 +286,8 @@ fn one(
     let readers = [(first, 0), (second, 1)].map(|(machine, number)| -> Reader<'_> {
         let script = Script {
             choice,
-            reads: aoki::reads(options),
-            seed: aoki::seed(options, number),
+            reads: aoki_systems::reads(options),
+            seed: aoki_systems::seed(options, number),
             pace,
         };
         Box::new(move |race| {
@@ -297,7 +296,7 @@ fn one(
             ends
         })
     });
-    aoki::race(&config, readers, options, Trials::Time(pace.trial), || {
+    aoki_systems::race(&config, readers, options, Trials::Time(pace.trial), || {
         // QEMU looks for somebody who listens once a second.
         std::thread::sleep(GREETING);
         Ok(())

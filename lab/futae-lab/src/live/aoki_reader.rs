@@ -4,10 +4,10 @@
 //! and how much of that came from the disk, the kernel tells (`/proc/PID/io`); which pages is drawn
 //! again from its seed, as many as it has read.
 
-use super::aoki::Ends;
 use super::aoki_race::Race;
+use super::aoki_systems::Ends;
 use super::cgroup::Group;
-use super::choice;
+use super::experiment::choice;
 use super::process::futae;
 use anyhow::{Context, bail};
 use futae_agent_protocol::{

@@ -8,15 +8,16 @@
 //! cgroup makes as slow that reading counts; the cases are those of `futae_papers::kotoge`.
 
 use super::cgroup::{Bound, Group};
+use super::experiment::Experiment;
+use super::kotoge_kernel;
 use super::kotoge_site::{
     Count, DISK_BYTES_A_SECOND, PRIORITY, Place, Served, ask_for_all, from_page_cache, hit_ratio,
     serve_all,
 };
 use super::process::{Background, futae};
 use super::web::WebServer;
-use super::{Experiment, Options, kotoge_kernel};
 use futae_papers::kotoge::{BLOCK_BYTES, CACHE_BLOCKS, CASES, FREE_BLOCKS, PRINTED, expected_hits};
-use futae_papers::{Check, Grid, Progress, Reproduction, Source};
+use futae_papers::{Check, Grid, Options, Progress, Reproduction, Source};
 use futae_terminal::failure::Failure;
 
 /// The live experiments of this paper.

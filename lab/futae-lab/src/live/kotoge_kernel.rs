@@ -1,7 +1,6 @@
 //! Directory priority under a web server with `sendfile on`: a tree whose pages the kernel holds, beside the ordinary mount without
 //! `sendfile` and beside the kernel's own page cache of the same size.
 
-use super::Options;
 use super::cgroup::{Bound, Group};
 use super::kotoge_site::{
     Count, DISK_BYTES_A_SECOND, FILE_BYTES, PRIORITY, Place, Served, ask_for_all, from_page_cache,
@@ -11,7 +10,7 @@ use super::process::{Background, futae};
 use super::web::WebServer;
 use anyhow::{Context, anyhow};
 use futae_papers::kotoge::{BLOCK_BYTES, CACHE_BLOCKS, CASES, simulated_hits};
-use futae_papers::{Check, Grid, Progress, Reproduction, Source};
+use futae_papers::{Check, Grid, Options, Progress, Reproduction, Source};
 use futae_policy::PolicySpec;
 use futae_terminal::failure::Failure;
 

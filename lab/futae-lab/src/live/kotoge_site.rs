@@ -1,13 +1,12 @@
 //! The web site of the experiments, and the clients that ask for its files.
 
-use super::Options;
 use super::cgroup::Group;
 use super::disk::Disk;
 use super::process::status;
 use super::web::WebServer;
 use anyhow::{Context, anyhow};
-use futae_papers::Progress;
 use futae_papers::kotoge::{BLOCK_BYTES, CASES, FILE_BLOCKS, ROUNDS};
+use futae_papers::{Options, Progress};
 use futae_policy::Class;
 use futae_terminal::failure::Failure;
 use rustix::fs::Advice;

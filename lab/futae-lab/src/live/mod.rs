@@ -5,7 +5,8 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `process` | commands as child processes, which do not outlive the experiment |
-//! | `aoki` | memory moved between two readers: the systems, the race, the table, the checks |
+//! | `aoki` | memory moved between two readers |
+//! | `aoki_systems` | its systems, the race, the table, the checks |
 //! | `aoki_group` | both readers in control groups |
 //! | `aoki_pace` | how much is read in a trial, and how fast |
 //! | `aoki_race` | what both readers know of each other, and when a trial ends |
@@ -13,6 +14,7 @@
 //! | `aoki_guest` | both readers in guests |
 //! | `cgroup` | bounds of memory and of reading |
 //! | `disk` | a disk of the experiment's own |
+//! | `experiment` | what an experiment is, and how its requests are chosen |
 //! | `guests` | guests with this program and an agent |
 //! | `kotoge` | directory priority under a web server: the cases, the table, the checks |
 //! | `kotoge_site` | the files that it serves, and the clients that ask for them |
@@ -21,7 +23,8 @@
 //! | `sugimoto` | an exclusive cache below a guest, told and handed the data: the table, the checks |
 //! | `sudo` | replacement by cost: sessions and mixes of requests, the tables, the checks |
 //! | `web` | the web server and its client |
-//! | `yoshida` | LFU Cache FS above a host's cache: the variants, the table, the checks |
+//! | `yoshida` | LFU Cache FS above a host's cache |
+//! | `yoshida_variants` | its variants, the table, the checks |
 //! | `yoshida_host` | both caches on this machine |
 //! | `yoshida_guest` | the upper cache in a guest |
 
@@ -31,8 +34,10 @@ mod aoki_guest;
 mod aoki_pace;
 mod aoki_race;
 mod aoki_reader;
+mod aoki_systems;
 pub mod cgroup;
 mod disk;
+pub mod experiment;
 pub mod guests;
 mod kotoge;
 mod kotoge_kernel;
@@ -45,14 +50,9 @@ mod web;
 mod yoshida;
 mod yoshida_guest;
 mod yoshida_host;
+mod yoshida_variants;
 
-use futae_papers::Options;
-use futae_terminal::failure::Failure;
-use futae_trace::{WorkloadError, WorkloadSpec};
-use futae_units::Size;
-
-/// A live experiment.
-pub type Experiment = futae_papers::Experiment<Failure>;
+use experiment::Experiment;
 
 /// Every live experiment, by paper.
 pub fn experiments() -> Vec<Experiment> {
@@ -64,9 +64,4 @@ pub fn experiments() -> Vec<Experiment> {
         sudo::EXPERIMENTS,
     ]
     .concat()
-}
-
-/// The operations of `futae load --choice CHOICE`, on files that are so large together.
-fn choice(choice: &str, size: Size) -> Result<WorkloadSpec, WorkloadError> {
-    format!("{choice}:{size}").parse()
 }

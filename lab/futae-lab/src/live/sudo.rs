@@ -9,9 +9,9 @@
 mod plan;
 mod run;
 
+use super::experiment::Experiment;
 use super::stores::{DELAY, Store};
-use super::{Experiment, Options};
-use futae_papers::{Check, Grid, Progress, Reproduction, Source};
+use futae_papers::{Check, Grid, Options, Progress, Reproduction, Source};
 use futae_terminal::failure::Failure;
 use plan::{FAR, FRAMES, NEAR, mix, session};
 use run::{Outcome, run_all};

@@ -3,13 +3,13 @@
 //! an exclusive cache that is handed the evicted data, by `futae mount` on this machine. All are asked
 //! for the same reads.
 
+use super::experiment::Experiment;
 use super::guests::{PORT, boot, bound_page_cache, look_for_qemu, order, start_agent};
 use super::process::{Background, futae, run_json, status};
-use super::{Experiment, Options};
 use anyhow::{Context, anyhow, bail};
 use futae_engine::EngineStatus;
 use futae_machine::{Disk, Guest};
-use futae_papers::{Check, Grid, Progress, Reproduction, Source};
+use futae_papers::{Check, Grid, Options, Progress, Reproduction, Source};
 use futae_terminal::failure::Failure;
 use futae_terminal::table::{count, percent};
 use serde_json::{Value, json};

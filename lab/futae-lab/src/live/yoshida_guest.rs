@@ -1,18 +1,17 @@
 //! The upper cache in a guest: a real Debian kernel, its page cache or a `futae mount` in it, and
 //! `futae load` on top.
 
-use super::Options;
 use super::cgroup::{Bound, Group};
 use super::guests::{bound_page_cache, order};
 use super::process::{Background, futae, read_bytes, status};
-use super::yoshida::{self, Counts, Outcome, SIZES, Variant};
+use super::yoshida_variants::{self, Counts, Outcome, SIZES, Variant};
 use crate::product::program;
 use anyhow::Context;
 use futae_machine::{Disk, Guest, HostCache, Kernel, Plan};
 use futae_papers::yoshida::{
     CHOSEN, GAIN, GENERATIONS, LITERAL, MAPPED, TWICE, TWO_LISTS, is_ordinary,
 };
-use futae_papers::{Progress, Reproduction};
+use futae_papers::{Options, Progress, Reproduction};
 use futae_terminal::failure::Failure;
 use rustix::fs::Advice;
 use serde_json::Value;
@@ -56,10 +55,10 @@ struct Counted {
 pub fn run_over_serve(options: &Options, progress: &Progress<'_>) -> Result<Reproduction, Failure> {
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
     let image = place.path().join("disk.img");
-    yoshida::make_image(&image)?;
-    let all = yoshida::run_all(&VARIANTS, options, progress, |variant| {
+    yoshida_variants::make_image(&image)?;
+    let all = yoshida_variants::run_all(&VARIANTS, options, progress, |variant| {
         let mut serve = futae([])?;
-        serve.args(yoshida::serve_arguments(&image, place.path()));
+        serve.args(yoshida_variants::serve_arguments(&image, place.path()));
         let log = place.path().join("decisions");
         serve.arg("--decision-log").arg(&log);
         let (serve, ready) = Background::start("futae serve", serve)?;
@@ -82,11 +81,11 @@ pub fn run_over_serve(options: &Options, progress: &Progress<'_>) -> Result<Repr
         // It completes its log at its end.
         drop(serve);
         let before = before.asked as u64 / SIZES.unit;
-        let simulated = yoshida::simulate_below(variant.1, options, before, &log, &above)?;
+        let simulated = yoshida_variants::simulate_below(variant.1, options, before, &log, &above)?;
         outcome.simulated = Some(simulated);
         Ok(outcome)
     })?;
-    let mut made = yoshida::report(options, &all);
+    let mut made = yoshida_variants::report(options, &all);
     made.parameters.extend(parameters());
     let below = "futae serve, an lru in blocks of 4 KiB, behind QEMU's NBD client";
     made.parameters.push(("host cache", below.to_owned()));
@@ -99,8 +98,8 @@ pub fn run_over_serve(options: &Options, progress: &Progress<'_>) -> Result<Repr
          once at a time, in simulation as here, and nothing if it is read twice; generations come near to an \
          LRU where they see every use, which is for maps",
     );
-    made.checks.extend(yoshida::bounds(&all));
-    made.checks.extend(yoshida::as_simulated(&all));
+    made.checks.extend(yoshida_variants::bounds(&all));
+    made.checks.extend(yoshida_variants::as_simulated(&all));
     Ok(made)
 }
 
@@ -116,8 +115,8 @@ pub fn run_over_page_cache(
     // What the host reads ahead would count as read in vain.
     let _below = below.without_read_ahead()?;
     let image = path.join("disk.img");
-    yoshida::make_image(&image)?;
-    let all = yoshida::run_all(&VARIANTS, options, progress, |variant| {
+    yoshida_variants::make_image(&image)?;
+    let all = yoshida_variants::run_all(&VARIANTS, options, progress, |variant| {
         let file = File::open(&image).with_context(|| image.display().to_string())?;
         // What has not been written yet stays in memory.
         file.sync_all()?;
@@ -139,7 +138,7 @@ pub fn run_over_page_cache(
         })?;
         Ok(measured.0)
     })?;
-    let mut made = yoshida::report(options, &all);
+    let mut made = yoshida_variants::report(options, &all);
     made.parameters.extend(parameters());
     let below = "the host's page cache: QEMU cache=writeback in a memory cgroup";
     made.parameters.push(("host cache", below.to_owned()));
@@ -193,9 +192,9 @@ fn measure(
         guest,
         &format!("echo {kib} >/sys/block/vda/queue/read_ahead_kb"),
     )?;
-    let [first, second] = yoshida::seeds(options);
+    let [first, second] = yoshida_variants::seeds(options);
     let load = |guest: &mut Guest, seed, operations| {
-        let words = yoshida::load_arguments(seed, operations).join(" ");
+        let words = yoshida_variants::load_arguments(seed, operations).join(" ");
         let said = order(guest, &format!("{bounds} futae {words} {target}"))?;
         serde_json::from_str::<Value>(&said).context("the load does not answer in JSON")
     };
@@ -209,7 +208,7 @@ fn measure(
         variant,
         host_hit: 1.0 - store / asked_or_none,
         store: store / counts.bytes(),
-        mib_per_second: yoshida::figure(&report, "mib_per_second")?,
+        mib_per_second: yoshida_variants::figure(&report, "mib_per_second")?,
         simulated: None,
     };
     Ok((outcome, before))
@@ -237,7 +236,7 @@ fn bound(guest: &mut Guest, generations: bool) -> anyhow::Result<()> {
 
 /// Mounts the guest's file system and waits until it is there.
 fn mount(guest: &mut Guest, policy: &str) -> anyhow::Result<()> {
-    let words = yoshida::mount_arguments(policy);
+    let words = yoshida_variants::mount_arguments(policy);
     let words = words
         .iter()
         .filter(|word| !["--on-eviction", "none"].contains(&word.as_str()));

@@ -1,10 +1,9 @@
 //! Both caches on this machine: `futae load` on a `futae mount` over `futae serve`.
 
-use super::Options;
 use super::process::{Background, futae, run_json, status};
-use super::yoshida::{self, Counts, Outcome, SIZES, VARIANTS, Variant};
+use super::yoshida_variants::{self, Counts, Outcome, SIZES, VARIANTS, Variant};
 use anyhow::Context;
-use futae_papers::{Check, Progress, Reproduction, Source};
+use futae_papers::{Check, Options, Progress, Reproduction, Source};
 use futae_terminal::failure::Failure;
 use std::fs;
 use std::path::Path;
@@ -21,9 +20,9 @@ const TOLERANCE: f64 = 0.02;
 pub fn run(options: &Options, progress: &Progress<'_>) -> Result<Reproduction, Failure> {
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
     let image = place.path().join("disk.img");
-    yoshida::make_image(&image)?;
+    yoshida_variants::make_image(&image)?;
     let variants = [&VARIANTS[..], &IN_PAGES[..1]].concat();
-    let mut all = yoshida::run_all(&variants, options, progress, |variant| {
+    let mut all = yoshida_variants::run_all(&variants, options, progress, |variant| {
         let made = one(place.path(), &image, variant, options)?;
         Ok(made.context("the mount is another than was asked for")?)
     })?;
@@ -33,15 +32,15 @@ pub fn run(options: &Options, progress: &Progress<'_>) -> Result<Reproduction, F
         None => "not run, since the page cache cannot be watched here; `futae mount` says why",
     };
     all.extend(in_kernel);
-    let mut made = yoshida::report(options, &all);
+    let mut made = yoshida_variants::report(options, &all);
     made.parameters.push((
         "caches",
         "futae mount over NBD from futae serve, whose store is read past the page cache; normal \
          is an lru of the same memory in blocks of 4 KiB"
             .to_owned(),
     ));
-    made.checks.extend(yoshida::bounds(&all));
-    made.checks.extend(yoshida::as_simulated(&all));
+    made.checks.extend(yoshida_variants::bounds(&all));
+    made.checks.extend(yoshida_variants::as_simulated(&all));
     made.parameters.push((
         "lfu in pages",
         format!("{PAGES} in blocks of 4 KiB; kernel: {how}"),
@@ -68,7 +67,7 @@ fn one(
     let mountpoint = place.join("mnt");
     fs::create_dir_all(&mountpoint).with_context(|| mountpoint.display().to_string())?;
     let mut serve = futae([])?;
-    serve.args(yoshida::serve_arguments(image, place));
+    serve.args(yoshida_variants::serve_arguments(image, place));
     let (_serve, ready) = Background::start("futae serve", serve)?;
     let uri = ready["exports"][0]["uris"][0].as_str();
     let uri = uri.context("the server does not tell its address")?;
@@ -79,7 +78,7 @@ fn one(
     if in_pages {
         mount.args(page_arguments(variant == IN_PAGES[1]));
     } else {
-        mount.args(yoshida::mount_arguments(policy));
+        mount.args(yoshida_variants::mount_arguments(policy));
         mount.arg("--decision-log").arg(&log);
     }
     let (mount, ready) = Background::start("futae mount", mount)?;
@@ -90,10 +89,10 @@ fn one(
     let file = file.context("the mount does not tell its file")?.to_owned();
     let control = place.join("control.sock");
     let records = ["warmup.csv", "counted.csv"].map(|name| place.join(name));
-    let [first, second] = yoshida::seeds(options);
+    let [first, second] = yoshida_variants::seeds(options);
     let load = |seed, operations, record: &Path| {
         let mut load = futae([])?;
-        load.args(yoshida::load_arguments(seed, operations));
+        load.args(yoshida_variants::load_arguments(seed, operations));
         load.args(["--verify", &file, "--record"]).arg(record);
         if !in_pages {
             load.arg("--direct");
@@ -108,14 +107,15 @@ fn one(
     drop(mount);
     let [warmup, counted] = &records;
     let records = [warmup.as_path(), counted.as_path()];
-    let simulated = (!in_pages)
-        .then(|| yoshida::simulate_run(policy, options.seed, counts.warmup, records, &log));
+    let simulated = (!in_pages).then(|| {
+        yoshida_variants::simulate_run(policy, options.seed, counts.warmup, records, &log)
+    });
     let delta = after.counters.since(&before.counters);
     Ok(Some(Outcome {
         variant,
         host_hit: delta.hit_ratio().unwrap_or(f64::NAN),
         store: (after.bytes_store_read - before.bytes_store_read) as f64 / counts.bytes(),
-        mib_per_second: yoshida::figure(&report, "mib_per_second")?,
+        mib_per_second: yoshida_variants::figure(&report, "mib_per_second")?,
         simulated: simulated.transpose()?,
     }))
 }

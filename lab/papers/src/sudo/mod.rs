@@ -19,7 +19,7 @@
 
 mod workload;
 
-use crate::Experiment;
+use crate::experiment::Experiment;
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 use futae_policy::{Access, BlockId, Class, DenseIndex, Level, Outcome, PolicySpec, Shape, build};
 use futae_sim::run::in_parallel;

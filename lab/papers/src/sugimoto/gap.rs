@@ -14,7 +14,7 @@
 //! there is a gap and that it widens; its width is held against the closed form. The gap is the
 //! interval that one re-access in a thousand stays below.
 
-use crate::Experiment;
+use crate::experiment::Experiment;
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 use futae_policy::{Access, BlockId, DenseIndex, Level, Outcome, PolicySpec, Prng, Shape, build};
 use futae_sim::theory::shortest_gap;

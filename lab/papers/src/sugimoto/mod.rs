@@ -4,7 +4,7 @@ mod gap;
 mod simulated;
 mod sizes;
 
-use crate::Experiment;
+use crate::experiment::Experiment;
 
 /// The figures of this paper.
 pub const EXPERIMENTS: &[Experiment] = &[

@@ -12,7 +12,7 @@
 //! the full one with Kin = L/4, Kout = L/2. The length of a run is not published: 100 reads a
 //! block of warm-up and as many measured; 10 and 10 at full size. MQ and LFU depend on it.
 
-use crate::Experiment;
+use crate::experiment::Experiment;
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 use futae_sim::theory::uniform_lower_hit;
 use futae_sim::{LevelSpec, Run, SimulationSpec, WriteMode, links, simulate_all};

@@ -11,7 +11,7 @@
 //! the host's 15.45 GB less the guest's memory (a model). The unit is a block of
 //! 1 MiB (FFSB's operation), of 256 KiB at full scale. The proposed policy, which the paper did not try here, is shown beside.
 
-use crate::Experiment;
+use crate::experiment::Experiment;
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 use futae_sim::{LevelSpec, Run, SimulationSpec, WriteMode, links, simulate_all};
 

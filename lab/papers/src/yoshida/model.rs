@@ -1,6 +1,6 @@
 //! A guest's cache of large blocks above a host's cache of small units, made of levels.
 
-use super::is_ordinary;
+use super::policies::is_ordinary;
 use crate::report::PaperError;
 use futae_policy::{
     Access, AccessKind, BlockId, Decision, DenseIndex, Level, Outcome, Policy, PolicySpec, Shape,

@@ -1,7 +1,6 @@
 //! Blocks that clients give up and demote.
 
-use super::place_at;
-use crate::content::{Place, SECTOR, fill};
+use crate::content::{Place, SECTOR, fill, place_at};
 use crate::sim::Inside;
 use futae_engine::{Demotion, IoBuf, Operation};
 

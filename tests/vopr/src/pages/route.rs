@@ -1,7 +1,6 @@
 //! How clients' requests reach the cache.
 
-use super::Route;
-use crate::client::Kind;
+use crate::client::{Kind, Route};
 use crate::sim::Inside;
 use futae_engine::Operation;
 

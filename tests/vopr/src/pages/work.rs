@@ -1,6 +1,7 @@
 //! What the page cache does by itself, and what the thread does that serves it.
 
-use super::Page;
+use super::{PAGE_BYTES, Page};
+use crate::client::Kind;
 use crate::sim::{Inside, Sim};
 use futae_engine::{Engine, IoBuf};
 use futae_policy::{BlockId, VolumeId};
@@ -236,6 +237,21 @@ impl Inside {
         }
     }
 
+    /// Holds every page that is there against what may be there.
+    fn check_pages(&mut self) {
+        let Some(pages) = &self.pages else { return };
+        let known = pages.pages.iter();
+        let known = known.filter(|(_, page)| page.writer.is_none());
+        let known: Vec<(BlockId, Vec<u8>)> = known
+            .filter_map(|(block, page)| Some((*block, page.data.clone()?)))
+            .collect();
+        for (block, data) in known {
+            let (volume, offset) = (usize::from(block.volume().0), block.index() * PAGE_BYTES);
+            let began = self.event();
+            self.check(volume, (offset, &data), began, "a page at the end");
+        }
+    }
+
     /// The kernel needs memory: a page that nobody uses goes.
     fn reclaim(&mut self) {
         let copies = self.config.pages.is_some_and(|how| how.copies);
@@ -255,7 +271,7 @@ impl Inside {
         let written: BTreeSet<VolumeId> = self
             .pending
             .values()
-            .filter(|pending| pending.kind == crate::client::Kind::Write)
+            .filter(|pending| pending.kind == Kind::Write)
             .map(|pending| VolumeId(pending.volume as u16))
             .collect();
         if let Some(pages) = &mut self.pages {

@@ -1,8 +1,8 @@
 //! What is asked of a cache: the session of X and eqntott, or a mix of requests for both stores.
 
-use super::super::Options;
 use super::super::stores::{Step, Store};
 use anyhow::anyhow;
+use futae_papers::Options;
 use futae_papers::sudo::{Page, Session};
 use futae_policy::Prng;
 use futae_terminal::failure::Failure;

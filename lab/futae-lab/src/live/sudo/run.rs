@@ -1,10 +1,10 @@
 //! Variants of an experiment, each with stores and a cache of its own, all at the same time.
 
-use super::super::Options;
 use super::super::stores::{Stores, check};
 use super::plan::Plan;
 use anyhow::anyhow;
 use futae_engine::EngineStatus;
+use futae_papers::Options;
 use futae_terminal::failure::Failure;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

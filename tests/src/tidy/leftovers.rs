@@ -1,4 +1,4 @@
-//! Nothing unfinished, nothing skipped, nothing of one workplace.
+//! No leftovers of the work: nothing unfinished, nothing skipped, nothing of one workplace.
 
 use super::{Finding, Source, mask, test_modules, without_tests, words};
 use std::collections::BTreeMap;
