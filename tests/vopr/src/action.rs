@@ -161,6 +161,7 @@ impl Sim {
             inside.cover.resizes += 1;
             let which = inside.prng.below(engines.len().max(1) as u64) as usize;
             let slots = 1 + inside.prng.below(24) as u32;
+            let slots = inside.config.slots(slots);
             inside.trace(|| format!("resize of cache {which} to {slots}"));
             (engines.get(which), slots)
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Slots of a cache that holds equal blocks once, at most: its hints then are one set, so that no key decides on
 /// which of them go.
-const SHARING_SLOTS_MAX: u32 = 10;
+const SHARING_SLOTS_MAX: u32 = 8;
 
 pub const POLICIES: [&str; 20] = [
     "lru",
@@ -217,16 +217,20 @@ impl Config {
         self.fails > 0 || self.goes_away
     }
 
+    /// Slots that a cache gets that is to have so many.
+    pub fn slots(&self, wanted: u32) -> u32 {
+        match self.shares {
+            true => wanted.min(SHARING_SLOTS_MAX),
+            false => wanted,
+        }
+    }
+
     /// Of the engine.
     pub fn options(&self, slots: u32, seed: u64) -> Result<EngineOptions, String> {
         let policy = self.policy.parse();
         Ok(EngineOptions {
             block_bytes: self.block_bytes,
-            capacity_blocks: if self.shares {
-                slots.min(SHARING_SLOTS_MAX)
-            } else {
-                slots
-            },
+            capacity_blocks: self.slots(slots),
             policy: policy.map_err(|error| format!("{}: {error}", self.policy))?,
             seed,
             on_eviction: self.on_eviction,
