@@ -12,7 +12,6 @@
 //! allotment while others wait must move its bytes, or is ended ([`Account::is_stalled`]).
 
 use crate::mailbox::Mailbox;
-use futae_engine::{IoBuf, PAGE_BYTES};
 use futae_nbd::constants::MAX_PAYLOAD_BYTES;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
@@ -224,8 +223,8 @@ impl Account {
             id: inner.next,
             mailbox: Arc::clone(mailbox),
             // The rest of the allotment covers the buffer of requests, and the state of each
-            // request. A request of a page fits in any case.
-            own: (budget.allotment / 4).max(IoBuf::memory_bytes(PAGE_BYTES as u64)),
+            // request.
+            own: budget.allotment / 4,
             held: 0,
             granted: 0,
             has_reserve: false,
@@ -324,15 +323,6 @@ impl Account {
         false
     }
 
-    /// The connection does not wait for room any more: it has left, or waits for something else. Others would wait behind it.
-    pub(crate) fn withdraw(&mut self) {
-        if std::mem::take(&mut self.is_waiting) {
-            let mut inner = self.budget.lock();
-            self.budget.forget_waiter(&mut inner, self.id);
-            self.budget.wake_next(&inner);
-        }
-    }
-
     /// Returns `bytes`. While others wait, unused bytes return to the pool at once.
     pub(crate) fn give_back(&mut self, bytes: u64) {
         self.held = self.held.saturating_sub(bytes);
@@ -404,7 +394,11 @@ impl Drop for Account {
     fn drop(&mut self) {
         self.held = 0;
         self.trim();
-        self.withdraw();
+        if self.is_waiting {
+            let mut inner = self.budget.lock();
+            self.budget.forget_waiter(&mut inner, self.id);
+            self.budget.wake_next(&inner);
+        }
     }
 }
 

@@ -201,7 +201,6 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
     fn stop_reading(&mut self) {
         self.reading = false;
         self.account.give_back(self.intake.give_up());
-        self.account.withdraw();
         self.turn.give_up();
         self.goodbye.get_or_insert_with(Instant::now);
     }
@@ -256,7 +255,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
                 watcher.ended(&Ended {
                     kind: tag.asked.name(),
                     requests: 1,
-                    bytes: tag.carried_bytes,
+                    bytes: tag.held_bytes,
                     // It was not answered at once.
                     hit: (tag.asked == Asked::Read).then_some(false),
                     failed: done.result.is_err(),
@@ -317,7 +316,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             let (account, is_held_back) = (&mut self.account, &mut self.is_held_back);
             let may_ask = self.asking < ASKING_MAX;
             let (quota, mailbox) = (self.session.quota.as_deref(), &self.mailbox);
-            let (turn, engine) = (&mut self.turn, &self.session.engine);
+            let turn = &mut self.turn;
             *is_held_back = false;
             let admits = |header: &RequestHeader, arrived: Arrived| {
                 let fits = may_ask || header.command != Command::BlockStatus;
@@ -331,10 +330,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
                 let is_new = arrived != Arrived::Payload;
                 let mut has_turn = || !is_new || !counts || turn.admits(carried(header));
                 let mut admits = fits && has_turn() && takes();
-                if !admits {
-                    account.withdraw();
-                }
-                if admits && is_new && !account.take(memory_of(header, engine)) {
+                if admits && is_new && !account.take(memory_of(header)) {
                     admits = false;
                     quota.inspect(|quota| quota.give_back());
                 }
@@ -416,7 +412,15 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             // The protocol checks let no other command through.
             Command::Disconnect | Command::Unknown(_) => return self.stop_reading(),
         };
-        let tag = self.tag(header, kind, fua || header.command == Command::Flush);
+        let tag = Tag {
+            cookie: header.cookie,
+            offset,
+            held_bytes: memory_of(header),
+            kind,
+            asked: asked(header.command),
+            is_promise: fua || header.command == Command::Flush,
+            taken: self.taken,
+        };
         self.held_requests += 1;
         let agreed = self.session.rules.demotion.is_some();
         self.enqueue(
@@ -424,19 +428,6 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             tag,
             operation,
         );
-    }
-
-    fn tag(&self, header: &RequestHeader, kind: TagKind, is_promise: bool) -> Tag {
-        Tag {
-            cookie: header.cookie,
-            offset: header.offset,
-            held_bytes: memory_of(header, &self.session.engine),
-            carried_bytes: carried(header),
-            kind,
-            asked: asked(header.command),
-            is_promise,
-            taken: self.taken,
-        }
     }
 
     fn answer_empty(&mut self, header: &RequestHeader) {
@@ -456,7 +447,15 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
 
     /// Queries the store on a thread of the cache, since the answer may take long.
     fn block_status(&mut self, header: &RequestHeader) {
-        let tag = self.tag(header, TagKind::Encoded, false);
+        let tag = Tag {
+            cookie: header.cookie,
+            offset: header.offset,
+            held_bytes: memory_of(header),
+            kind: TagKind::Encoded,
+            asked: Asked::Other,
+            is_promise: false,
+            taken: self.taken,
+        };
         let (length, volume) = (header.length_bytes, self.session.volume);
         let only_first = header.flags.contains(CommandFlags::REQ_ONE);
         let range = u64::from(length).min(answer::BLOCK_STATUS_RANGE);

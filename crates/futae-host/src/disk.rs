@@ -102,13 +102,9 @@ struct QueueRoom {
 }
 
 impl Room for QueueRoom {
-    fn take(&mut self, carried_bytes: u64, held_bytes: u64) -> bool {
-        let may_try = self.requests < self.requests_max && self.turn.admits(carried_bytes);
-        if !may_try {
-            self.account.withdraw();
-            return false;
-        }
-        if !self.account.take(held_bytes) {
+    fn take(&mut self, bytes: u64) -> bool {
+        let may_try = self.requests < self.requests_max && self.turn.admits(bytes);
+        if !may_try || !self.account.take(bytes) {
             return false;
         }
         if self
@@ -116,7 +112,7 @@ impl Room for QueueRoom {
             .as_ref()
             .is_some_and(|quota| !quota.take(&self.mailbox))
         {
-            self.account.give_back(held_bytes);
+            self.account.give_back(bytes);
             return false;
         }
         self.turn.used();
@@ -124,9 +120,9 @@ impl Room for QueueRoom {
         true
     }
 
-    fn give_back(&mut self, held_bytes: u64) {
+    fn give_back(&mut self, bytes: u64) {
         self.requests -= 1;
-        self.account.give_back(held_bytes);
+        self.account.give_back(bytes);
         if let Some(quota) = &self.quota {
             quota.give_back();
         }
@@ -138,10 +134,6 @@ impl Room for QueueRoom {
 
     fn rest(&mut self) {
         self.account.trim();
-    }
-
-    fn withdraw(&mut self) {
-        self.account.withdraw();
     }
 
     fn bell(&self) -> Option<BorrowedFd<'_>> {

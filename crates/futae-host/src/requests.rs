@@ -4,8 +4,7 @@
 use crate::answer;
 use crate::intake::is_empty;
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
-use futae_engine::{Asked, Batch, ClientId, Done, Engine, IoBuf, Operation, ReadRange, Request};
-use futae_nbd::constants::MAX_PAYLOAD_BYTES;
+use futae_engine::{Asked, Batch, ClientId, Done, IoBuf, Operation, ReadRange, Request};
 use futae_nbd::{Command, RequestHeader};
 use futae_policy::VolumeId;
 use std::sync::Arc;
@@ -180,19 +179,12 @@ pub(crate) fn carried(header: &RequestHeader) -> u64 {
     }
 }
 
-/// Bytes that a request and its reply keep in memory. The longest request keeps no more than its own: there is room for no more.
-pub(crate) fn memory_of(header: &RequestHeader, engine: &Engine) -> u64 {
-    let own_bytes = IoBuf::memory_bytes(carried(header));
+/// Bytes that a request and its reply keep in memory.
+pub(crate) fn memory_of(header: &RequestHeader) -> u64 {
     match header.command {
         _ if is_empty(header) => 0,
         Command::BlockStatus => answer::BLOCK_STATUS_BYTES,
-        Command::Read => {
-            let most = own_bytes.max(MAX_PAYLOAD_BYTES.into());
-            engine
-                .memory_of_read(header.offset, header.length_bytes.into())
-                .min(most)
-        }
-        _ => own_bytes,
+        _ => carried(header),
     }
 }
 
@@ -206,7 +198,6 @@ mod tests {
             cookie: 1,
             offset: 0,
             held_bytes: 0,
-            carried_bytes: 0,
             kind: TagKind::Plain,
             asked: Asked::Other,
             is_promise: false,

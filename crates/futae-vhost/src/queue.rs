@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::chain::{Segment, scatter};
 use crate::claim::{Claim, RingPlace};
 use crate::control::Control;
-use crate::device::{Device, REQUEST_BYTES_MAX};
+use crate::device::Device;
 use crate::dirty_log::UsedRingLog;
 use crate::inflight::QueueInflight;
 use crate::mailbox::Completion;
@@ -19,7 +19,7 @@ use crate::room::Room;
 use crate::slot::{Slot, asked};
 use crate::submit::{Filled, Submitter};
 use crate::traffic::Traffic;
-use futae_engine::{Asked, Ended, IoBuf, JoinedClient, LatencyNotes, Operation};
+use futae_engine::{Asked, Ended, JoinedClient, LatencyNotes, Operation};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
@@ -294,17 +294,11 @@ impl Worker {
             return Err(Broken("a request has no byte for its status".to_owned()));
         };
         let action = request::read(memory, &slot.chain, &self.start.device);
-        let engine = &self.start.device.engine;
-        (slot.carried_bytes, slot.held_bytes) = match action {
-            Ok(Action::Read { offset, length }) => {
-                let most = IoBuf::memory_bytes(length).max(REQUEST_BYTES_MAX);
-                (length, engine.memory_of_read(offset, length).min(most))
-            }
-            Ok(Action::Write { length, .. }) => (length, IoBuf::memory_bytes(length)),
-            _ => (0, 0),
+        slot.held_bytes = match action {
+            Ok(Action::Read { length, .. } | Action::Write { length, .. }) => length,
+            _ => 0,
         };
-        let room = &mut self.start.room;
-        if !room.take(slot.carried_bytes, slot.held_bytes) {
+        if !self.start.room.take(slot.held_bytes) {
             return Ok(false);
         }
         (slot.status_at, slot.error, slot.is_hit) = (status_at, None, false);
@@ -456,7 +450,7 @@ impl Worker {
             watcher.ended(&Ended {
                 kind: slot.asked.name(),
                 requests: 1,
-                bytes: slot.carried_bytes,
+                bytes: slot.held_bytes,
                 hit: (slot.asked == Asked::Read).then_some(slot.is_hit),
                 failed: outcome.is_err(),
                 took,

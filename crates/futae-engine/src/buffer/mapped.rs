@@ -19,8 +19,7 @@ impl Mapped {
     /// has no memory.
     pub fn new(bytes: usize) -> Option<Self> {
         let mut spares = SPARES.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is longer than the buffer is memory that no limit counts.
-        let fits = |map: &MmapMut| (bytes..=bytes + bytes / 8).contains(&map.len());
+        let fits = |map: &MmapMut| (bytes..=2 * bytes).contains(&map.len());
         if let Some(at) = spares.iter().rposition(fits) {
             return Some(Self(Some(spares.swap_remove(at))));
         }

@@ -2,7 +2,6 @@
 
 use super::account::Account;
 use super::extents;
-use super::loads::PIECE_BYTES;
 use super::lock_turns::LockTurns;
 use super::options::{EngineOptions, WriteBackOptions};
 use super::questions::Questions;
@@ -131,18 +130,6 @@ impl Engine {
     /// Bytes of a block.
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes
-    }
-
-    /// Bytes of memory that a read of these bytes may take until it is answered: missing blocks are read whole, unless they are
-    /// large.
-    pub fn memory_of_read(&self, offset: u64, length: u64) -> u64 {
-        let is_small = self.block_bytes <= PIECE_BYTES;
-        let unit = if is_small { self.block_bytes } else { 1 };
-        let end = offset
-            .saturating_add(length)
-            .div_ceil(unit)
-            .saturating_mul(unit);
-        IoBuf::memory_bytes(end - offset / unit * unit)
     }
 
     /// The name of a volume; empty if no volume has this number.

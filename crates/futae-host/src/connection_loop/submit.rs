@@ -42,7 +42,7 @@ impl ConnectionLoop<'_, '_> {
         self.batch.change(|operation| engine.hashed(operation));
         let (mut silent, mut silent_bytes) = (0, 0);
         for tag in self.batch.tags().filter(|tag| tag.kind == TagKind::Silent) {
-            (silent, silent_bytes) = (silent + 1, silent_bytes + tag.carried_bytes);
+            (silent, silent_bytes) = (silent + 1, silent_bytes + tag.held_bytes);
         }
         let mut answered = std::mem::take(&mut self.answered);
         let mut requests = Requests {
@@ -76,7 +76,7 @@ impl ConnectionLoop<'_, '_> {
                 watcher.ended(&Ended {
                     kind: Asked::Read.name(),
                     requests: count,
-                    bytes: answered.iter().map(|it| it.tag.carried_bytes).sum(),
+                    bytes: answered.iter().map(|it| it.tag.held_bytes).sum(),
                     hit: Some(true),
                     failed: false,
                     took,

@@ -33,9 +33,6 @@ impl Worker {
         if self.in_flight == 0 {
             self.start.room.rest();
         }
-        if !takes && self.again.is_empty() {
-            self.start.room.withdraw();
-        }
         let (mut kicked, mut has_room, mut rung) = (false, false, false);
         {
             let mut fds = Vec::with_capacity(3);
