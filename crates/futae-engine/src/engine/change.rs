@@ -257,8 +257,6 @@ impl State {
         // Dirty blocks may have been cut off.
         self.resume_throttled(effects);
         effects.answer(write.done, Ok(IoBuf::new(0)));
-        for request in write.parked {
-            self.go_on_in_turn(request, effects);
-        }
+        self.go_on_parked(&write.blocks, write.parked, effects);
     }
 }

@@ -218,9 +218,9 @@ impl State {
         self.go_on_parked(&blocks, write.parked, effects);
     }
 
-    /// The requests that waited for a write of these blocks continue. Once one of them writes the same blocks, the others
+    /// The requests that waited for a write of these blocks continue. Once one of them writes all of these blocks, the others
     /// wait for it together: to decide on each of them after every write would take time in the square of their number.
-    fn go_on_parked(
+    pub fn go_on_parked(
         &mut self,
         blocks: &Span,
         mut parked: VecDeque<Request>,
@@ -232,7 +232,8 @@ impl State {
                 continue;
             };
             let next = &mut self.under_way.writes[key];
-            if next.blocks == *blocks {
+            if next.blocks.overlap(blocks) == Some(*blocks) {
+                // To append them would copy them.
                 if next.parked.is_empty() {
                     next.parked = parked;
                 } else {

@@ -106,13 +106,16 @@ impl Name {
 
 fn begin(path: &Path) -> io::Result<(File, Name)> {
     let directory = directory_of(path);
+    let there = path.symlink_metadata().ok().filter(Metadata::is_file);
+    // Nobody else may open it before it has the rights of the one that it replaces.
+    let mode = if there.is_some() { 0o600 } else { 0o666 };
     let (file, temporary) = tempfile::Builder::new()
         .prefix(".futae-")
-        .permissions(Permissions::from_mode(0o666))
+        .permissions(Permissions::from_mode(mode))
         .tempfile_in(directory)
         .map_err(|error| refusal(&error, directory))?
         .into_parts();
-    if let Ok(there) = path.metadata() {
+    if let Some(there) = there {
         take_rights(&file, &there);
     }
     let path = path.to_owned();
@@ -123,12 +126,13 @@ fn begin(path: &Path) -> io::Result<(File, Name)> {
 /// them.
 fn take_rights(file: &File, there: &Metadata) {
     let mut mode = there.mode() & 0o777;
-    // The rights of a group are for that group only.
     if fchown(file, None, Some(there.gid())).is_err() {
-        mode &= 0o707;
+        // Its members are others now, and get no more than they had.
+        mode &= 0o700 | ((mode >> 3) & 0o007);
     }
-    let _ = fchown(file, Some(there.uid()), None);
+    // While the file is this process's, which may not change the mode of another's.
     let _ = file.set_permissions(Permissions::from_mode(mode));
+    let _ = fchown(file, Some(there.uid()), None);
 }
 
 /// Why no file can be begun in a directory, without the temporary name of that file, which would only confuse.

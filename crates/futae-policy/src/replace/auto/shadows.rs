@@ -111,9 +111,12 @@ fn slots_of(slots: u32) -> u32 {
 impl Shadows {
     /// Empty shadows for a cache of this shape, which the first candidate leads.
     pub fn new(shape: &Shape, memory: f64, lead: f64) -> Result<Self, SpecError> {
-        Self::led_by(0, shape, memory, lead)
+        let mut new = Self::led_by(0, shape, memory, lead)?;
+        new.opening = opening(&new.candidates, new.slots / OPENING_SHARE, shape)?;
+        Ok(new)
     }
 
+    /// Without an opening.
     fn led_by(in_force: usize, shape: &Shape, memory: f64, lead: f64) -> Result<Self, SpecError> {
         let slots = slots_of(shape.slots);
         let is_whole = slots >= shape.slots;
@@ -136,7 +139,7 @@ impl Shadows {
         let salt = Prng::new(shape.seed).bits();
         Ok(Self {
             apart: vec![0.0; candidates.len() * candidates.len()],
-            opening: opening(&candidates, slots / OPENING_SHARE, shape)?,
+            opening: None,
             candidates,
             in_force,
             threshold: if is_whole {
@@ -412,7 +415,6 @@ impl Shadows {
         let mut new = Self::led_by(self.in_force, shape, self.memory, self.lead)?;
         std::mem::swap(&mut new.upper, &mut self.upper);
         new.upper.resize(shape.slots);
-        new.opening = None;
         new.real.settling = SETTLING * new.slots;
         *self = new;
         Ok(())
