@@ -4,15 +4,58 @@ mod mapped;
 
 use bytemuck::{Pod, Zeroable};
 use mapped::Mapped;
-use std::cell::RefCell;
 use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// Bytes per page, the alignment of every buffer and frame.
 pub const PAGE_BYTES: usize = 4096;
 
+/// What the heap aligns by itself.
+const HEAP_ALIGNMENT: usize = 16;
+
 #[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE_BYTES]);
+#[repr(C, align(16))]
+struct Piece([u8; HEAP_ALIGNMENT]);
+
+/// Whole pages on the heap, aligned within an allocation that is one page longer. glibc's own alignment takes as much memory, but the
+/// place that an aligned buffer leaves is too short for another one, so the heap would grow.
+struct Pages(Box<[Piece]>);
+
+impl Pages {
+    fn zeroed(pages: usize) -> Self {
+        // With the heap's own header, that is whole pages.
+        let bytes = match pages {
+            0 => 0,
+            pages => (pages + 1) * PAGE_BYTES - HEAP_ALIGNMENT,
+        };
+        Self(bytemuck::zeroed_slice_box(bytes / HEAP_ALIGNMENT))
+    }
+
+    /// Number of pages.
+    fn len(&self) -> usize {
+        (self.0.len() * HEAP_ALIGNMENT) / PAGE_BYTES
+    }
+
+    fn range(&self) -> Range<usize> {
+        let pieces = self.len() * (PAGE_BYTES / HEAP_ALIGNMENT);
+        let begin = match pieces {
+            0 => 0,
+            _ => self.0.as_ptr().align_offset(PAGE_BYTES),
+        };
+        begin..begin + pieces
+    }
+
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0[self.range()])
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        let range = self.range();
+        bytemuck::cast_slice_mut(&mut self.0[range])
+    }
+}
 
 /// A page-aligned buffer, unless it was made by [`packed`](IoBuf::packed).
 pub struct IoBuf {
@@ -23,41 +66,54 @@ pub struct IoBuf {
 /// How the buffer is allocated.
 enum Memory {
     /// On the heap.
-    Pages(Box<[Page]>),
+    Pages(Pages),
     /// In a mapping of its own: long buffers would fragment the heap.
     Mapped(Mapped),
-    /// On the heap, and not aligned: the heap puts aligned pages two pages apart.
+    /// On the heap, and not aligned.
     Packed(Box<[u8]>),
 }
 
 /// The byte that fills new buffers in builds with debug assertions.
 pub const POISON: u8 = 0xDB;
 
-/// The largest number of single pages that a thread keeps for reuse.
+/// The largest number of single pages that a shelf keeps for reuse.
 const SPARE_PAGES_MAX: usize = 128;
-/// The largest number of longer buffers that a thread keeps for reuse, and their largest size in
+/// The largest number of longer buffers that a shelf keeps for reuse, and their largest size in
 /// pages; longer ones are mapped. A reused buffer is not zeroed before it is filled. All kept
 /// buffers count as memory of the cache, a tenth of which is not much.
 const SPARE_LONG_MAX: usize = 8;
 const SPARE_LONG_PAGES_MAX: usize = 15;
+/// Threads share a few shelves: what is kept does not grow with the number of clients, each of which has a thread.
+const SHELVES: usize = 8;
 
-/// Buffers dropped on this thread, kept for reuse.
+/// Buffers that were dropped, kept for reuse. Shelves share no line of a processor's cache.
+#[repr(align(128))]
 struct Spares {
-    pages: Vec<Box<[Page]>>,
-    long: Vec<Box<[Page]>>,
+    pages: Vec<Pages>,
+    long: Vec<Pages>,
 }
 
-thread_local! {
-    static SPARES: RefCell<Spares> = const {
-        RefCell::new(Spares {
-            pages: Vec::new(),
-            long: Vec::new(),
-        })
-    };
+static SPARES: [Mutex<Spares>; SHELVES] = [const { Mutex::new(Spares::none()) }; SHELVES];
+
+/// The spare buffers on this thread's shelf. None while another thread uses the shelf: to allocate a buffer takes less
+/// time than to wait.
+fn spares() -> Option<MutexGuard<'static, Spares>> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static SHELF: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHELVES;
+    }
+    SPARES[SHELF.with(|shelf| *shelf)].try_lock().ok()
 }
 
 impl Spares {
-    fn take(&mut self, pages: usize) -> Option<Box<[Page]>> {
+    const fn none() -> Self {
+        Self {
+            pages: Vec::new(),
+            long: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, pages: usize) -> Option<Pages> {
         if pages == 1 {
             return self.pages.pop();
         }
@@ -65,7 +121,7 @@ impl Spares {
         Some(self.long.swap_remove(at))
     }
 
-    fn keep(&mut self, pages: Box<[Page]>) {
+    fn keep(&mut self, pages: Pages) {
         let (spares, most) = match pages.len() {
             1 => (&mut self.pages, SPARE_PAGES_MAX),
             2..=SPARE_LONG_PAGES_MAX => (&mut self.long, SPARE_LONG_MAX),
@@ -81,13 +137,26 @@ impl Spares {
 }
 
 impl IoBuf {
+    /// Bytes of memory that a buffer of `length` bytes takes, unless it is a packed one: whole pages, and on the heap one
+    /// page more, to align them.
+    #[must_use]
+    pub const fn memory_bytes(length: u64) -> u64 {
+        let pages = length.div_ceil(PAGE_BYTES as u64);
+        (pages + Self::is_on_heap(length) as u64) * PAGE_BYTES as u64
+    }
+
+    /// Whether a buffer of `length` bytes is on the heap, and has all of its memory at once.
+    #[must_use]
+    pub const fn is_on_heap(length: u64) -> bool {
+        0 < length && length <= (SPARE_LONG_PAGES_MAX * PAGE_BYTES) as u64
+    }
+
     /// A buffer of `length` bytes with any content.
     #[must_use]
     pub fn new(length: usize) -> Self {
         let pages = length.div_ceil(PAGE_BYTES);
         if (1..=SPARE_LONG_PAGES_MAX).contains(&pages) {
-            let spare = SPARES.try_with(|spares| spares.borrow_mut().take(pages));
-            if let Some(pages) = spare.ok().flatten() {
+            if let Some(pages) = spares().and_then(|mut spares| spares.take(pages)) {
                 let memory = Memory::Pages(pages);
                 return Self { memory, length }.poisoned();
             }
@@ -131,9 +200,18 @@ impl IoBuf {
         Self { memory, length }
     }
 
+    /// A packed buffer with a copy of `bytes`.
+    #[must_use]
+    pub fn packed_copy_of(bytes: &[u8]) -> Self {
+        Self {
+            memory: Memory::Packed(bytes.into()),
+            length: bytes.len(),
+        }
+    }
+
     fn on_heap(length: usize) -> Self {
         let pages = length.div_ceil(PAGE_BYTES);
-        let memory = Memory::Pages(bytemuck::zeroed_slice_box(pages));
+        let memory = Memory::Pages(Pages::zeroed(pages));
         Self { memory, length }
     }
 
@@ -172,7 +250,7 @@ impl IoBuf {
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         match &self.memory {
-            Memory::Pages(pages) => &bytemuck::cast_slice(pages)[..self.length],
+            Memory::Pages(pages) => &pages.bytes()[..self.length],
             Memory::Mapped(mapped) => &mapped.bytes()[..self.length],
             Memory::Packed(bytes) => &bytes[..self.length],
         }
@@ -181,7 +259,7 @@ impl IoBuf {
     /// The bytes, for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match &mut self.memory {
-            Memory::Pages(pages) => &mut bytemuck::cast_slice_mut(pages)[..self.length],
+            Memory::Pages(pages) => &mut pages.bytes_mut()[..self.length],
             Memory::Mapped(mapped) => &mut mapped.bytes_mut()[..self.length],
             Memory::Packed(bytes) => &mut bytes[..self.length],
         }
@@ -196,9 +274,9 @@ impl Drop for IoBuf {
         if !(1..=SPARE_LONG_PAGES_MAX).contains(&pages.len()) {
             return;
         }
-        let pages = std::mem::take(pages);
-        // A thread that is exiting has no spare buffers any more; the buffer is then freed.
-        let _ = SPARES.try_with(|spares| spares.borrow_mut().keep(pages));
+        if let Some(mut spares) = spares() {
+            spares.keep(std::mem::replace(pages, Pages::zeroed(0)));
+        }
     }
 }
 
@@ -217,7 +295,8 @@ mod tests {
         for length in [0usize, 1, 511, 4096, 4097, 1 << 20] {
             let mut buffer = IoBuf::new(length);
             assert_eq!(buffer.len(), length);
-            assert_eq!(buffer.as_slice().as_ptr() as usize % PAGE_BYTES, 0);
+            let place = buffer.as_slice().as_ptr() as usize;
+            assert!(length == 0 || place.is_multiple_of(PAGE_BYTES));
             buffer.as_mut_slice().fill(0xA5);
             assert!(buffer.as_slice().iter().all(|&byte| byte == 0xA5));
         }
@@ -266,7 +345,24 @@ mod tests {
     }
 
     #[test]
-    fn spare_buffers_are_used_again_by_length_and_never_as_zeroed_ones() {
+    fn spare_buffers_are_used_again_by_length() {
+        let mut spares = Spares::none();
+        for length in [1usize, 4096, 8192, 60 << 10, 132 << 10] {
+            let pages = length.div_ceil(PAGE_BYTES);
+            for _ in 0..200 {
+                spares.keep(Pages::zeroed(pages));
+            }
+            let again = spares.take(pages);
+            assert_eq!(again.is_some(), pages <= SPARE_LONG_PAGES_MAX, "{length}");
+            again.into_iter().for_each(|pages| spares.keep(pages));
+        }
+        assert!(spares.pages.len() <= SPARE_PAGES_MAX && spares.long.len() <= SPARE_LONG_MAX);
+        // The earlier lengths have not crowded out the last one.
+        assert!(spares.long.iter().any(|spare| spare.len() == 15));
+    }
+
+    #[test]
+    fn spare_buffers_are_never_zeroed_ones() {
         for length in [1usize, 4096, 8192, 60 << 10, 132 << 10] {
             let used: Vec<IoBuf> = (0..40)
                 .map(|_| {
@@ -277,23 +373,15 @@ mod tests {
                 .collect();
             drop(used);
             assert_eq!(IoBuf::new(length).len(), length);
-            assert!(
-                IoBuf::zeroed(length)
-                    .as_slice()
-                    .iter()
-                    .all(|&byte| byte == 0)
-            );
+            let zeroed = IoBuf::zeroed(length);
+            assert!(zeroed.as_slice().iter().all(|&byte| byte == 0));
         }
-        SPARES.with_borrow(|spares| {
-            assert!(spares.pages.len() <= SPARE_PAGES_MAX && spares.long.len() <= SPARE_LONG_MAX);
-            assert!(
-                spares
-                    .long
-                    .iter()
-                    .all(|spare| spare.len() <= SPARE_LONG_PAGES_MAX)
-            );
-            // The earlier lengths have not crowded out the last one.
-            assert!(spares.long.iter().any(|spare| spare.len() == 15));
-        });
+    }
+
+    #[test]
+    fn a_buffer_takes_the_memory_that_is_said() {
+        let lengths = [0, 1, 4096, 4097, 60 << 10, (60 << 10) + 1, 32 << 20];
+        let taken = lengths.map(|length| IoBuf::memory_bytes(length) >> 10);
+        assert_eq!(taken, [0, 8, 8, 12, 64, 64, 32 << 10]);
     }
 }

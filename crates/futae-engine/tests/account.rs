@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{BLOCK, setup, setup_writing, take, write};
+use common::{BLOCK, setup, setup_of, setup_writing, take, write};
 use futae_engine::{OnEviction, Operation, WriteBackOptions};
 use std::time::Duration;
 
@@ -47,4 +47,24 @@ fn notices_and_write_backs_are_in_the_account() {
     setup.store.release_all();
     take(&flushed).expect("answered").expect("flushed");
     assert_eq!(setup.engine.buffer_bytes(), 0);
+}
+
+#[test]
+fn a_read_takes_whole_blocks_and_what_is_beside_them() {
+    const MIB: u64 = 1 << 20;
+    let in_kib = |block_bytes, offset, length| {
+        let setup = setup_of(block_bytes, "lru", 4, 16 * MIB, OnEviction::None);
+        setup.engine.memory_of_read(offset, length, 32 * MIB) >> 10
+    };
+    // Buffers of at most 60 KiB take a page more.
+    assert_eq!(in_kib(BLOCK, 0, BLOCK), 8);
+    assert_eq!(in_kib(BLOCK, 512, 512), 8);
+    assert_eq!(in_kib(BLOCK, 512, BLOCK), 12 + 8, "two blocks, the answer");
+    assert_eq!(in_kib(BLOCK, 0, 60 << 10), 64 + 64);
+    assert_eq!(in_kib(BLOCK, 0, 64 << 10), 64 + 8 * 4, "each second block");
+    assert_eq!(in_kib(BLOCK, 0, 32 * MIB), 32 << 10, "no more than that");
+    assert_eq!(in_kib(BLOCK, 1, 32 * MIB + 1), (32 << 10) + 4);
+    assert_eq!(in_kib(MIB / 4, 512, 512), 256);
+    assert_eq!(in_kib(4 * MIB, 512, 512), 8, "only what is asked for");
+    assert_eq!(in_kib(BLOCK, u64::MAX - 1, 512), 8, "out of range");
 }

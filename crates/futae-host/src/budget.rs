@@ -8,10 +8,12 @@
 //! | the rest | the pool: a connection may hold half of what the others leave of it |
 //!
 //! Every connection can thus always have a short request carried out, and the longest one in its
-//! turn. The cap per connection falls as the pool fills up. A connection that holds more than its
-//! allotment while others wait must move its bytes, or is ended ([`Account::is_stalled`]).
+//! turn; others pass one that waits for something else first. The cap per connection falls as the pool
+//! fills up. A connection that holds more than its allotment while others wait must move its bytes, or
+//! is ended ([`Account::is_stalled`]).
 
 use crate::mailbox::Mailbox;
+use futae_engine::{IoBuf, PAGE_BYTES};
 use futae_nbd::constants::MAX_PAYLOAD_BYTES;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
@@ -67,6 +69,8 @@ struct Waiter {
     export: usize,
     granted: u64,
     shortage: u64,
+    /// It waits for something else first, and keeps its place meanwhile. Nobody waits behind it.
+    is_aside: bool,
     mailbox: Arc<Mailbox>,
 }
 
@@ -120,6 +124,8 @@ impl Budget {
         if inner.by_export.len() < numbers {
             inner.by_export.resize(numbers, 0);
         }
+        // With fewer exports, each may have more.
+        self.wake_next(&inner);
     }
 
     /// The largest size of a connection's buffer for requests.
@@ -166,7 +172,7 @@ impl Budget {
             return Some(Source::Pool);
         }
         // Waiters that already hold a grant continue when they have moved it.
-        let first = inner.queue.iter().find(|waiter| waiter.granted == 0);
+        let first = inner.in_line().find(|waiter| waiter.granted == 0);
         let is_next = first.is_none_or(|first| first.id == wish.id);
         let may_reserve = wish.granted == 0 && !inner.reserve_taken && is_next;
         (may_reserve && wish.shortage <= RESERVE).then_some(Source::Reserve)
@@ -175,8 +181,7 @@ impl Budget {
     /// Wakes the first connection that can continue.
     fn wake_next(&self, inner: &Inner) {
         let next = inner
-            .queue
-            .iter()
+            .in_line()
             .find(|waiter| self.source(inner, waiter).is_some());
         if let Some(next) = next {
             next.mailbox.ring();
@@ -185,8 +190,28 @@ impl Budget {
 
     fn forget_waiter(&self, inner: &mut Inner, id: u64) {
         inner.queue.retain(|waiter| waiter.id != id);
-        self.waiting.store(inner.queue.len(), Relaxed);
+        self.count_waiters(inner);
     }
+
+    fn count_waiters(&self, inner: &Inner) {
+        self.waiting.store(inner.in_line().count(), Relaxed);
+    }
+}
+
+impl Inner {
+    /// The connections that wait for nothing but room.
+    fn in_line(&self) -> impl Iterator<Item = &Waiter> {
+        self.queue.iter().filter(|waiter| !waiter.is_aside)
+    }
+}
+
+/// Whether a connection waits for room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    No,
+    InLine,
+    /// Its place in the queue is kept, but it waits for something else.
+    Aside,
 }
 
 /// A connection's allotment.
@@ -209,26 +234,42 @@ pub(crate) struct Account {
     held: u64,
     granted: u64,
     has_reserve: bool,
-    is_waiting: bool,
+    waiting: Waiting,
     /// Since when this connection has blocked others, and what it has moved since.
     watched: Option<(Instant, u64)>,
 }
 
 impl Account {
     pub(crate) fn new(budget: &Arc<Budget>, export: usize, mailbox: &Arc<Mailbox>) -> Self {
+        // The rest of the allotment covers the buffer of requests, and the state of each request. If there is any room for it, a
+        // request of a page fits.
+        let page = IoBuf::memory_bytes(PAGE_BYTES as u64);
+        let own = (budget.allotment / 4).max(page.min(budget.allotment / 2));
+        Self::with_own(own, budget, export, mailbox)
+    }
+
+    /// The account of one of this many queues of a disk, which share an allotment and have no buffers of requests.
+    pub(crate) fn of_queue(
+        queues: u64,
+        budget: &Arc<Budget>,
+        export: usize,
+        mailbox: &Arc<Mailbox>,
+    ) -> Self {
+        Self::with_own(budget.allotment / queues, budget, export, mailbox)
+    }
+
+    fn with_own(own: u64, budget: &Arc<Budget>, export: usize, mailbox: &Arc<Mailbox>) -> Self {
         let mut inner = budget.lock();
         inner.next += 1;
         Self {
             export,
             id: inner.next,
             mailbox: Arc::clone(mailbox),
-            // The rest of the allotment covers the buffer of requests, and the state of each
-            // request.
-            own: budget.allotment / 4,
+            own,
             held: 0,
             granted: 0,
             has_reserve: false,
-            is_waiting: false,
+            waiting: Waiting::No,
             watched: None,
             budget: Arc::clone(budget),
         }
@@ -246,7 +287,7 @@ impl Account {
 
     /// Whether another connection waits for room.
     fn is_wanted(&self) -> bool {
-        self.budget.waiting.load(Relaxed) > usize::from(self.is_waiting)
+        self.budget.waiting.load(Relaxed) > usize::from(self.waiting == Waiting::InLine)
     }
 
     fn available(&self) -> u64 {
@@ -257,8 +298,13 @@ impl Account {
     /// Takes `bytes` more. If there is no room, the connection waits, and its mailbox is rung when
     /// it should try again.
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
-        if self.held + bytes > self.available() && !self.widen(bytes) {
-            return false;
+        if self.held + bytes > self.available() {
+            if !self.widen(bytes) {
+                return false;
+            }
+        } else {
+            // What it held while it waited may have become free.
+            self.withdraw();
         }
         self.held += bytes;
         true
@@ -276,6 +322,7 @@ impl Account {
                 export: self.export,
                 granted: self.granted + if self.has_reserve { RESERVE } else { 0 },
                 shortage,
+                is_aside: false,
                 mailbox: Arc::clone(&self.mailbox),
             };
             match budget.source(&inner, &wish) {
@@ -293,20 +340,22 @@ impl Account {
                 None => continue,
             }
             inner.peak = inner.peak.max(budget.held_by(&inner));
-            if std::mem::take(&mut self.is_waiting) {
-                budget.forget_waiter(&mut inner, self.id);
-                budget.wake_next(&inner);
-            }
+            self.leave_queue(&mut inner);
             return true;
         }
-        let granted = self.granted;
+        // As when it tries again: a waiter that is rung in vain would keep the ring from the others.
+        let granted = self.granted + if self.has_reserve { RESERVE } else { 0 };
         match inner.queue.iter_mut().find(|waiter| waiter.id == self.id) {
-            Some(waiter) => (waiter.granted, waiter.shortage) = (granted, shortage),
+            Some(waiter) => {
+                (waiter.granted, waiter.shortage) = (granted, shortage);
+                waiter.is_aside = false;
+            }
             None => inner.queue.push_back(Waiter {
                 id: self.id,
                 export: self.export,
                 granted,
                 shortage,
+                is_aside: false,
                 mailbox: Arc::clone(&self.mailbox),
             }),
         }
@@ -318,13 +367,47 @@ impl Account {
                  connections wait"
             );
         }
-        self.is_waiting = true;
-        budget.waiting.store(inner.queue.len(), Relaxed);
+        self.waiting = Waiting::InLine;
+        budget.count_waiters(&inner);
+        // Its place or its wish may have changed, and one that was rung before may no longer be the next.
+        budget.wake_next(&inner);
         false
+    }
+
+    /// The request that waits for room now waits for something else first. It keeps its place in the queue until
+    /// [`take`](Self::take) is called again, but others do not wait behind it.
+    pub(crate) fn step_aside(&mut self) {
+        if self.waiting != Waiting::InLine {
+            return;
+        }
+        self.waiting = Waiting::Aside;
+        let mut inner = self.budget.lock();
+        let mut queue = inner.queue.iter_mut();
+        if let Some(waiter) = queue.find(|waiter| waiter.id == self.id) {
+            waiter.is_aside = true;
+        }
+        self.budget.count_waiters(&inner);
+        self.budget.wake_next(&inner);
+    }
+
+    /// The connection waits for room no longer.
+    pub(crate) fn withdraw(&mut self) {
+        if self.waiting != Waiting::No {
+            let budget = Arc::clone(&self.budget);
+            self.leave_queue(&mut budget.lock());
+        }
+    }
+
+    fn leave_queue(&mut self, inner: &mut Inner) {
+        if std::mem::replace(&mut self.waiting, Waiting::No) != Waiting::No {
+            self.budget.forget_waiter(inner, self.id);
+            self.budget.wake_next(inner);
+        }
     }
 
     /// Returns `bytes`. While others wait, unused bytes return to the pool at once.
     pub(crate) fn give_back(&mut self, bytes: u64) {
+        debug_assert!(bytes <= self.held, "{bytes} of {} bytes", self.held);
         self.held = self.held.saturating_sub(bytes);
         let excess = self.available() - self.held.min(self.available());
         if self.has_grant() && (self.is_wanted() || excess >= 8 * QUANTUM) {
@@ -394,97 +477,11 @@ impl Drop for Account {
     fn drop(&mut self) {
         self.held = 0;
         self.trim();
-        if self.is_waiting {
-            let mut inner = self.budget.lock();
-            self.budget.forget_waiter(&mut inner, self.id);
-            self.budget.wake_next(&inner);
-        }
+        self.withdraw();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    fn account(budget: &Arc<Budget>, export: usize) -> Account {
-        let mailbox = Arc::new(Mailbox::new().expect("an eventfd"));
-        Account::new(budget, export, &mailbox)
-    }
-
-    #[test]
-    fn the_parts_come_to_the_whole() {
-        for total in [64, 128, 256, 1024].map(|size| size * MIB) {
-            for connections in [1, 512, 100_000] {
-                let budget = Budget::new(total, connections, 1);
-                let parts = budget.allotment * connections as u64 + RESERVE + budget.pool;
-                assert_eq!(parts, total);
-                assert!(budget.pool >= 15 * MIB);
-            }
-        }
-    }
-
-    #[test]
-    fn many_that_take_all_they_can_stay_within_it_and_leave_the_others_something() {
-        let budget = Arc::new(Budget::new(256 * MIB, 512, 1));
-        let places: Vec<_> = (0..200).map(|_| budget.place()).collect();
-        let mut greedy: Vec<_> = (0..200).map(|_| account(&budget, 0)).collect();
-        for account in &mut greedy {
-            while account.take(32 * MIB) {}
-            while account.take(MIB) {}
-        }
-        let held = budget.held();
-        assert!(held.peak <= 256 * MIB, "{held:?}");
-        assert!(held.now > 200 * MIB, "{held:?}");
-        let mut modest = account(&budget, 0);
-        assert!(modest.take(16 << 10), "the allotment is not the pool's");
-        drop(greedy);
-        assert!(modest.take(32 * MIB));
-        drop((modest, places));
-        assert_eq!((budget.held().now, budget.held().waiting), (0, 0));
-    }
-
-    #[test]
-    fn the_reserve_goes_round() {
-        let budget = Arc::new(Budget::new(64 * MIB, 512, 1));
-        let mut accounts: Vec<_> = (0..3).map(|_| account(&budget, 0)).collect();
-        assert!(accounts[0].take(32 * MIB));
-        assert!(!accounts[1].take(32 * MIB) && !accounts[2].take(32 * MIB));
-        accounts[0].give_back(32 * MIB);
-        assert!(!accounts[2].take(32 * MIB), "it is not its turn");
-        assert!(!accounts[0].take(32 * MIB), "nor this one's again");
-        assert!(accounts[1].take(32 * MIB));
-        accounts.remove(1);
-        assert!(accounts[1].take(32 * MIB), "what a dead one had is free");
-    }
-
-    #[test]
-    fn an_export_gets_no_more_than_half_of_the_pool() {
-        let budget = Arc::new(Budget::new(256 * MIB, 512, 2));
-        let mut greedy: Vec<_> = (0..400).map(|_| account(&budget, 0)).collect();
-        for account in &mut greedy {
-            while account.take(MIB) {}
-        }
-        let taken = budget.lock().by_export[0];
-        assert!(taken <= budget.pool / 2, "{taken}");
-        assert!(account(&budget, 1).take(32 * MIB));
-    }
-
-    #[test]
-    fn only_one_who_is_in_the_way_and_moves_nothing_is_stalled() {
-        let budget = Arc::new(Budget::new(64 * MIB, 512, 1));
-        let (mut holder, mut other) = (account(&budget, 0), account(&budget, 0));
-        let at_once = Duration::ZERO;
-        assert!(holder.take(32 * MIB));
-        assert!(!holder.is_stalled(true, at_once), "nobody waits");
-        assert!(!other.take(32 * MIB));
-        assert!(!holder.is_stalled(false, at_once), "the cache's turn");
-        assert!(!holder.is_stalled(true, Duration::from_secs(3600)));
-        holder.moved(2 * MIB);
-        assert!(!holder.is_stalled(true, at_once), "it moves");
-        assert!(holder.is_stalled(true, at_once));
-        assert!(!other.is_stalled(true, at_once), "it holds nothing");
-        assert_eq!(budget.held().stalled, 1);
-    }
-}
+mod random_tests;
+#[cfg(test)]
+mod tests;

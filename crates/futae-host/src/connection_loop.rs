@@ -165,6 +165,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             }
             let is_done = self.in_flight == 0 && !self.has_unsent();
             if !self.reading && is_done {
+                debug_assert_eq!(self.account.held(), 0, "no request is left");
                 return self.ending.map(|()| Left::Gone);
             }
             if self.parts && is_done {
@@ -194,6 +195,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
     fn part(&mut self) {
         if !self.parts && self.parting.is_some_and(Parting::has_begun) {
             self.parts = true;
+            self.account.withdraw();
             self.goodbye.get_or_insert_with(Instant::now);
         }
     }
@@ -201,6 +203,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
     fn stop_reading(&mut self) {
         self.reading = false;
         self.account.give_back(self.intake.give_up());
+        self.account.withdraw();
         self.turn.give_up();
         self.goodbye.get_or_insert_with(Instant::now);
     }
@@ -255,7 +258,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
                 watcher.ended(&Ended {
                     kind: tag.asked.name(),
                     requests: 1,
-                    bytes: tag.held_bytes,
+                    bytes: tag.carried_bytes,
                     // It was not answered at once.
                     hit: (tag.asked == Asked::Read).then_some(false),
                     failed: done.result.is_err(),
@@ -316,7 +319,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             let (account, is_held_back) = (&mut self.account, &mut self.is_held_back);
             let may_ask = self.asking < ASKING_MAX;
             let (quota, mailbox) = (self.session.quota.as_deref(), &self.mailbox);
-            let turn = &mut self.turn;
+            let (turn, engine) = (&mut self.turn, &self.session.engine);
             *is_held_back = false;
             let admits = |header: &RequestHeader, arrived: Arrived| {
                 let fits = may_ask || header.command != Command::BlockStatus;
@@ -330,7 +333,10 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
                 let is_new = arrived != Arrived::Payload;
                 let mut has_turn = || !is_new || !counts || turn.admits(carried(header));
                 let mut admits = fits && has_turn() && takes();
-                if admits && is_new && !account.take(memory_of(header)) {
+                if !admits {
+                    account.step_aside();
+                }
+                if admits && is_new && !account.take(memory_of(header, engine)) {
                     admits = false;
                     quota.inspect(|quota| quota.give_back());
                 }
@@ -412,15 +418,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             // The protocol checks let no other command through.
             Command::Disconnect | Command::Unknown(_) => return self.stop_reading(),
         };
-        let tag = Tag {
-            cookie: header.cookie,
-            offset,
-            held_bytes: memory_of(header),
-            kind,
-            asked: asked(header.command),
-            is_promise: fua || header.command == Command::Flush,
-            taken: self.taken,
-        };
+        let tag = self.tag(header, kind, fua || header.command == Command::Flush);
         self.held_requests += 1;
         let agreed = self.session.rules.demotion.is_some();
         self.enqueue(
@@ -428,6 +426,19 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             tag,
             operation,
         );
+    }
+
+    fn tag(&self, header: &RequestHeader, kind: TagKind, is_promise: bool) -> Tag {
+        Tag {
+            cookie: header.cookie,
+            offset: header.offset,
+            held_bytes: memory_of(header, &self.session.engine),
+            carried_bytes: carried(header),
+            kind,
+            asked: asked(header.command),
+            is_promise,
+            taken: self.taken,
+        }
     }
 
     fn answer_empty(&mut self, header: &RequestHeader) {
@@ -447,15 +458,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
 
     /// Queries the store on a thread of the cache, since the answer may take long.
     fn block_status(&mut self, header: &RequestHeader) {
-        let tag = Tag {
-            cookie: header.cookie,
-            offset: header.offset,
-            held_bytes: memory_of(header),
-            kind: TagKind::Encoded,
-            asked: Asked::Other,
-            is_promise: false,
-            taken: self.taken,
-        };
+        let tag = self.tag(header, TagKind::Encoded, false);
         let (length, volume) = (header.length_bytes, self.session.volume);
         let only_first = header.flags.contains(CommandFlags::REQ_ONE);
         let range = u64::from(length).min(answer::BLOCK_STATUS_RANGE);

@@ -8,7 +8,7 @@ use crate::quota::Quota;
 use crate::rate::Turn;
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::Tenant;
-use futae_vhost::{Device, Room, VhostError};
+use futae_vhost::{Device, QUEUES_MAX, Room, VhostError};
 use rustix::fd::BorrowedFd;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -75,7 +75,7 @@ pub(crate) fn serve(
     let rooms = move || -> io::Result<Box<dyn Room>> {
         let mailbox = Arc::new(Mailbox::new()?);
         Ok(Box::new(QueueRoom {
-            account: Account::new(&budget, at, &mailbox),
+            account: Account::of_queue(QUEUES_MAX as u64, &budget, at, &mailbox),
             quota: quota.clone(),
             turn: Turn::new(&rate, &mailbox),
             requests: 0,
@@ -102,17 +102,17 @@ struct QueueRoom {
 }
 
 impl Room for QueueRoom {
-    fn take(&mut self, bytes: u64) -> bool {
-        let may_try = self.requests < self.requests_max && self.turn.admits(bytes);
-        if !may_try || !self.account.take(bytes) {
+    fn take(&mut self, carried_bytes: u64, held_bytes: u64) -> bool {
+        let quota = self.quota.as_ref();
+        let may_try = self.requests < self.requests_max
+            && self.turn.admits(carried_bytes)
+            && quota.is_none_or(|quota| quota.take(&self.mailbox));
+        if !may_try {
+            self.account.step_aside();
             return false;
         }
-        if self
-            .quota
-            .as_ref()
-            .is_some_and(|quota| !quota.take(&self.mailbox))
-        {
-            self.account.give_back(bytes);
+        if !self.account.take(held_bytes) {
+            quota.inspect(|quota| quota.give_back());
             return false;
         }
         self.turn.used();
@@ -120,9 +120,9 @@ impl Room for QueueRoom {
         true
     }
 
-    fn give_back(&mut self, bytes: u64) {
+    fn give_back(&mut self, held_bytes: u64) {
         self.requests -= 1;
-        self.account.give_back(bytes);
+        self.account.give_back(held_bytes);
         if let Some(quota) = &self.quota {
             quota.give_back();
         }
@@ -134,6 +134,10 @@ impl Room for QueueRoom {
 
     fn rest(&mut self) {
         self.account.trim();
+    }
+
+    fn withdraw(&mut self) {
+        self.account.withdraw();
     }
 
     fn bell(&self) -> Option<BorrowedFd<'_>> {

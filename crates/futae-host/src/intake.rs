@@ -160,7 +160,7 @@ impl Intake {
     pub(crate) fn give_up(&mut self) -> u64 {
         self.payload
             .take()
-            .map_or(0, |payload| payload.data.len() as u64)
+            .map_or(0, |payload| IoBuf::memory_bytes(payload.data.len() as u64))
     }
 
     /// Whether a part of a payload has not been received.

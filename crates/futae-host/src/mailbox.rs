@@ -10,6 +10,8 @@ pub(crate) struct Tag {
     pub(crate) offset: u64,
     /// Bytes that the request and its reply keep in memory.
     pub(crate) held_bytes: u64,
+    /// Bytes of the volume that it carries or asks for.
+    pub(crate) carried_bytes: u64,
     pub(crate) kind: TagKind,
     /// The kind under which its latency is recorded.
     pub(crate) asked: Asked,

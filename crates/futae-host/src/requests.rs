@@ -4,7 +4,8 @@
 use crate::answer;
 use crate::intake::is_empty;
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
-use futae_engine::{Asked, Batch, ClientId, Done, IoBuf, Operation, ReadRange, Request};
+use futae_engine::{Asked, Batch, ClientId, Done, Engine, IoBuf, Operation, ReadRange, Request};
+use futae_nbd::constants::MAX_PAYLOAD_BYTES;
 use futae_nbd::{Command, RequestHeader};
 use futae_policy::VolumeId;
 use std::sync::Arc;
@@ -180,11 +181,15 @@ pub(crate) fn carried(header: &RequestHeader) -> u64 {
 }
 
 /// Bytes that a request and its reply keep in memory.
-pub(crate) fn memory_of(header: &RequestHeader) -> u64 {
+pub(crate) fn memory_of(header: &RequestHeader, engine: &Engine) -> u64 {
     match header.command {
         _ if is_empty(header) => 0,
         Command::BlockStatus => answer::BLOCK_STATUS_BYTES,
-        _ => carried(header),
+        Command::Read => {
+            let length = header.length_bytes.into();
+            engine.memory_of_read(header.offset, length, MAX_PAYLOAD_BYTES.into())
+        }
+        _ => IoBuf::memory_bytes(carried(header)),
     }
 }
 
@@ -198,6 +203,7 @@ mod tests {
             cookie: 1,
             offset: 0,
             held_bytes: 0,
+            carried_bytes: 0,
             kind: TagKind::Plain,
             asked: Asked::Other,
             is_promise: false,

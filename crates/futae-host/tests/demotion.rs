@@ -38,6 +38,22 @@ fn a_demoted_block_is_the_next_reads_hit_with_that_data() {
     );
 }
 
+#[test]
+fn demotions_keep_no_buffer_memory() {
+    let rig = rig();
+    let mut client = rig.demoting();
+    client.read(0, 512).expect("read");
+    let before = rig.server.status().buffer_bytes;
+    for number in 0..1000 {
+        let sequence = client.number();
+        client.demote_as(sequence, number % 32 * BLOCK, &block(number as u8));
+    }
+    client.read(0, 512).expect("read");
+    eventually("all is given back", || {
+        rig.server.status().buffer_bytes == before
+    });
+}
+
 /// Who may not write may not change what others read in any other way.
 #[test]
 fn a_demotion_to_a_read_only_export_is_dropped() {

@@ -10,6 +10,9 @@ const F_INDIRECT: u16 = 4;
 /// The largest number of descriptors in an indirect table, and in a chain.
 const CHAIN_MAX: u32 = 1024;
 
+/// A longer list of segments is freed with its request.
+const KEPT_SEGMENTS: usize = 64;
+
 /// A piece of guest memory. Its range has been validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
@@ -84,6 +87,24 @@ impl Chain {
             self.add(memory, Segment { address, length }, flags & F_WRITE != 0)?;
             if flags & F_NEXT == 0 {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Bytes of memory that lists of many segments take.
+    pub(crate) fn long_bytes(&self) -> u64 {
+        let lists = [&self.readable, &self.writable].map(Vec::capacity);
+        let long = lists
+            .into_iter()
+            .filter(|&segments| segments > KEPT_SEGMENTS);
+        (long.sum::<usize>() * size_of::<Segment>()) as u64
+    }
+
+    /// Frees lists of many segments: each of a queue's descriptors may have been the head of one.
+    pub(crate) fn free_long(&mut self) {
+        for list in [&mut self.readable, &mut self.writable] {
+            if list.capacity() > KEPT_SEGMENTS {
+                *list = Vec::new();
             }
         }
     }
@@ -273,6 +294,30 @@ mod tests {
             chain.read(&memory, beyond, SIZE, 1),
             Err(ChainError::Memory)
         );
+    }
+
+    #[test]
+    fn only_lists_of_many_segments_are_counted_and_freed() {
+        let memory = memory();
+        let indirect = GuestAddress(0x5000);
+        let mut chain = Chain::default();
+        for (count, is_long) in [(KEPT_SEGMENTS as u32, false), (CHAIN_MAX, true)] {
+            let bytes = count * DESCRIPTOR_BYTES as u32;
+            put(&memory, TABLE, 0, (indirect.0, bytes), F_INDIRECT, 0);
+            for at in 0..count as u16 {
+                let flags = if u32::from(at) + 1 < count { F_NEXT } else { 0 };
+                put(&memory, indirect, at, (0x2000, 1), flags, at + 1);
+            }
+            chain.read(&memory, TABLE, SIZE, 0).expect("a chain");
+            assert_eq!(chain.readable.len(), count as usize);
+            let list_bytes = u64::from(count) * size_of::<Segment>() as u64;
+            assert_eq!(chain.long_bytes() >= list_bytes, is_long);
+            chain.free_long();
+            assert_eq!(
+                (chain.long_bytes(), chain.readable.is_empty()),
+                (0, is_long)
+            );
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::chain::{Segment, scatter};
 use crate::claim::{Claim, RingPlace};
 use crate::control::Control;
-use crate::device::Device;
+use crate::device::{Device, REQUEST_BYTES_MAX};
 use crate::dirty_log::UsedRingLog;
 use crate::inflight::QueueInflight;
 use crate::mailbox::Completion;
@@ -19,7 +19,7 @@ use crate::room::Room;
 use crate::slot::{Slot, asked};
 use crate::submit::{Filled, Submitter};
 use crate::traffic::Traffic;
-use futae_engine::{Asked, Ended, JoinedClient, LatencyNotes, Operation};
+use futae_engine::{Asked, Ended, IoBuf, JoinedClient, LatencyNotes, Operation};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
@@ -268,6 +268,9 @@ impl Worker {
             }
             taken += 1;
         }
+        if !self.is_held_back {
+            self.start.room.withdraw();
+        }
         self.start.traffic.requests.fetch_add(taken as u64, Relaxed);
         Ok(taken > 0)
     }
@@ -294,11 +297,18 @@ impl Worker {
             return Err(Broken("a request has no byte for its status".to_owned()));
         };
         let action = request::read(memory, &slot.chain, &self.start.device);
-        slot.held_bytes = match action {
-            Ok(Action::Read { length, .. } | Action::Write { length, .. }) => length,
-            _ => 0,
+        let engine = &self.start.device.engine;
+        (slot.carried_bytes, slot.held_bytes) = match action {
+            Ok(Action::Read { offset, length }) => (
+                length,
+                engine.memory_of_read(offset, length, REQUEST_BYTES_MAX),
+            ),
+            Ok(Action::Write { length, .. }) => (length, IoBuf::memory_bytes(length)),
+            _ => (0, 0),
         };
-        if !self.start.room.take(slot.held_bytes) {
+        slot.held_bytes += slot.chain.long_bytes();
+        let room = &mut self.start.room;
+        if !room.take(slot.carried_bytes, slot.held_bytes) {
             return Ok(false);
         }
         (slot.status_at, slot.error, slot.is_hit) = (status_at, None, false);
@@ -443,14 +453,15 @@ impl Worker {
         head: u16,
         outcome: Result<u32, Status>,
     ) -> Result<(), Broken> {
-        let slot = &self.slots[usize::from(head)];
+        let slot = &mut self.slots[usize::from(head)];
+        slot.chain.free_long();
         let took = self.now.saturating_duration_since(slot.taken);
         self.latencies.note(slot.asked, took, 1);
         if let Some(watcher) = self.latencies.watcher() {
             watcher.ended(&Ended {
                 kind: slot.asked.name(),
                 requests: 1,
-                bytes: slot.held_bytes,
+                bytes: slot.carried_bytes,
                 hit: (slot.asked == Asked::Read).then_some(slot.is_hit),
                 failed: outcome.is_err(),
                 took,

@@ -23,6 +23,8 @@ pub(crate) struct Slot {
     pub(crate) taken: Instant,
     /// Bytes of memory that it holds.
     pub(crate) held_bytes: u64,
+    /// Bytes that it carries or asks for.
+    pub(crate) carried_bytes: u64,
     /// Whether the cache answered it at once.
     pub(crate) is_hit: bool,
 }
@@ -38,6 +40,7 @@ impl Slot {
             asked: Asked::Other,
             taken: now,
             held_bytes: 0,
+            carried_bytes: 0,
             is_hit: false,
         }
     }

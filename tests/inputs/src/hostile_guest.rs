@@ -87,7 +87,7 @@ struct Narrow {
 }
 
 impl Room for Narrow {
-    fn take(&mut self, bytes: u64) -> bool {
+    fn take(&mut self, _carried_bytes: u64, bytes: u64) -> bool {
         let mut taken = self.taken.lock().expect("one thread");
         let has_room = taken.0 < self.most;
         if has_room {

@@ -19,7 +19,8 @@ impl Mapped {
     /// has no memory.
     pub fn new(bytes: usize) -> Option<Self> {
         let mut spares = SPARES.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |map: &MmapMut| (bytes..=2 * bytes).contains(&map.len());
+        // What is longer than the buffer is memory that no limit counts.
+        let fits = |map: &MmapMut| (bytes..=bytes + bytes / 8).contains(&map.len());
         if let Some(at) = spares.iter().rposition(fits) {
             return Some(Self(Some(spares.swap_remove(at))));
         }

@@ -2,6 +2,7 @@
 
 use super::account::Account;
 use super::extents;
+use super::loads::{PAGE_BYTES, PIECE_BYTES};
 use super::lock_turns::LockTurns;
 use super::options::{EngineOptions, WriteBackOptions};
 use super::questions::Questions;
@@ -130,6 +131,28 @@ impl Engine {
     /// Bytes of a block.
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes
+    }
+
+    /// Bytes of memory that a read of these bytes may take until it is answered. Missing blocks are read whole, unless they are
+    /// large. If every second one is resident, each of the others is read into a buffer of its own. The answer is assembled
+    /// beside them; a long one takes memory only as it is filled. No more than `most` bytes count, unless the range itself
+    /// is longer.
+    pub fn memory_of_read(&self, offset: u64, length: u64, most: u64) -> u64 {
+        let is_small = self.block_bytes <= PIECE_BYTES;
+        let unit = if is_small { self.block_bytes } else { 1 };
+        let end = offset.saturating_add(length).div_ceil(unit);
+        let blocks_bytes = end.saturating_mul(unit) - offset / unit * unit;
+        let answer_bytes = IoBuf::memory_bytes(length);
+        let read_bytes = IoBuf::memory_bytes(blocks_bytes);
+        let beside_bytes = if blocks_bytes <= self.block_bytes {
+            0
+        } else if IoBuf::is_on_heap(length) {
+            answer_bytes
+        } else {
+            let gap_bytes = IoBuf::memory_bytes(unit) - unit.next_multiple_of(PAGE_BYTES);
+            blocks_bytes / unit / 2 * gap_bytes
+        };
+        (read_bytes + beside_bytes).min(answer_bytes.max(most))
     }
 
     /// The name of a volume; empty if no volume has this number.

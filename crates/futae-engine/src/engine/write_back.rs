@@ -141,7 +141,8 @@ impl State {
         } else {
             self.block_span(block).length as usize
         };
-        let data = IoBuf::copy_of(&self.arena.frame(slot)[..length]);
+        // It may stay for long, and is copied to be written.
+        let data = IoBuf::packed_copy_of(&self.arena.frame(slot)[..length]);
         let dirt = self.dirt_mut(block.volume());
         dirt.evict(block.index(), data, evicted_under);
     }

@@ -40,9 +40,11 @@ impl ConnectionLoop<'_, '_> {
         self.traffic.batches.fetch_add(1, Relaxed);
         let engine = &self.session.engine;
         self.batch.change(|operation| engine.hashed(operation));
-        let (mut silent, mut silent_bytes) = (0, 0);
+        let (mut silent, mut carried_bytes, mut held_bytes) = (0, 0, 0);
         for tag in self.batch.tags().filter(|tag| tag.kind == TagKind::Silent) {
-            (silent, silent_bytes) = (silent + 1, silent_bytes + tag.held_bytes);
+            silent += 1;
+            carried_bytes += tag.carried_bytes;
+            held_bytes += tag.held_bytes;
         }
         let mut answered = std::mem::take(&mut self.answered);
         let mut requests = Requests {
@@ -61,13 +63,13 @@ impl ConnectionLoop<'_, '_> {
             watcher.ended(&Ended {
                 kind: "demotion",
                 requests: silent as u64,
-                bytes: silent_bytes,
+                bytes: carried_bytes,
                 hit: None,
                 failed: false,
                 took: self.taken.elapsed(),
             });
         }
-        self.forget(silent, silent_bytes);
+        self.forget(silent, held_bytes);
         if !answered.is_empty() {
             let (took, count) = (self.taken.elapsed(), answered.len() as u64);
             self.latencies.note(Asked::Read, took, count);
@@ -76,7 +78,7 @@ impl ConnectionLoop<'_, '_> {
                 watcher.ended(&Ended {
                     kind: Asked::Read.name(),
                     requests: count,
-                    bytes: answered.iter().map(|it| it.tag.held_bytes).sum(),
+                    bytes: answered.iter().map(|it| it.tag.carried_bytes).sum(),
                     hit: Some(true),
                     failed: false,
                     took,
@@ -89,14 +91,14 @@ impl ConnectionLoop<'_, '_> {
         self.answered = answered;
     }
 
-    /// Releases this many completed demotions with this many bytes.
-    fn forget(&mut self, demotions: usize, bytes: u64) {
+    /// Releases this many completed demotions, which held this much memory.
+    fn forget(&mut self, demotions: usize, held_bytes: u64) {
         if demotions == 0 {
             return;
         }
         self.in_flight -= demotions;
         self.held_requests = self.held_requests.saturating_sub(demotions);
-        self.account.give_back(bytes);
+        self.account.give_back(held_bytes);
         if let Some(quota) = &self.session.quota {
             (0..demotions).for_each(|_| quota.give_back());
         }

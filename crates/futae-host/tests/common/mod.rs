@@ -31,9 +31,14 @@ pub struct Rig {
 }
 
 pub fn engine(policy: &str, capacity_blocks: u32) -> Arc<Engine> {
+    engine_of(BLOCK, policy, capacity_blocks)
+}
+
+/// Blocks of another size.
+pub fn engine_of(block_bytes: u64, policy: &str, capacity_blocks: u32) -> Arc<Engine> {
     let policy: PolicySpec = policy.parse().expect("a policy");
     let options = EngineOptions {
-        block_bytes: BLOCK,
+        block_bytes,
         capacity_blocks,
         policy,
         seed: 1,

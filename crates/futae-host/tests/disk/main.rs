@@ -8,6 +8,7 @@ mod longer;
 mod random;
 mod rig;
 mod ring;
+mod room;
 
 use crate::ring::{DATA_BYTES, READ_ONLY, RingClient, SLOTS, Wish};
 use common::StoreEvent;
