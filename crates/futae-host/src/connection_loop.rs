@@ -6,24 +6,23 @@
 //! call itself is the sleep, so a client with one request at a time costs two system calls per
 //! request; at greater depth, many requests share both.
 
+mod carry_out;
 mod sleep;
 mod submit;
 
 use crate::answer;
 use crate::budget::{Account, Budget};
-use crate::intake::{Arrived, Filled, Intake, Item, is_empty};
+use crate::intake::{Arrived, Filled, Intake};
 use crate::kept_clients::{Parting, Unread};
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
-use crate::outbox::{Frame, Outbox};
+use crate::outbox::Outbox;
 use crate::quota::Quota;
 use crate::rate::{Rate, Turn};
-use crate::requests::{Gathered, asked, carried, memory_of, needs_cache};
+use crate::requests::{Gathered, carried, memory_of, needs_cache};
 use crate::traffic::TrafficCounters;
 use crate::wire::Wire;
-use futae_engine::{
-    Asked, ClientId, Demotion, Ended, Engine, Extent, IoBuf, IoError, LatencyNotes, Operation,
-};
-use futae_nbd::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
+use futae_engine::{Asked, ClientId, Ended, Engine, LatencyNotes, Operation};
+use futae_nbd::{Command, RequestHeader, RequestRules, WireError};
 use futae_policy::VolumeId;
 use rustix::net::{Shutdown, shutdown};
 use std::io;
@@ -364,115 +363,6 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         self.traffic.requests.fetch_add(taken, Relaxed);
         self.submit();
         taken > 0
-    }
-
-    fn take(&mut self, item: Item) {
-        match item {
-            Item::Request(header, payload) => self.carry_out(&header, payload),
-            Item::Refused(header, error, why) => {
-                let structured = self.session.rules.structured_replies;
-                self.traffic.refused_requests.fetch_add(1, Relaxed);
-                self.reply(answer::failure(header.cookie, error, why, structured, 0));
-            }
-            Item::Ignored => {
-                self.traffic.misshapen_demotions.fetch_add(1, Relaxed);
-            }
-        }
-    }
-
-    fn reply(&mut self, frame: Frame) {
-        self.held_requests += 1;
-        self.outbox.push(frame);
-    }
-
-    fn carry_out(&mut self, header: &RequestHeader, payload: Option<IoBuf>) {
-        self.arrivals += 1;
-        if is_empty(header) {
-            return self.answer_empty(header);
-        }
-        let (offset, length) = (header.offset, u64::from(header.length_bytes));
-        let fua = header.flags.contains(CommandFlags::FUA);
-        let no_hole = header.flags.contains(CommandFlags::NO_HOLE);
-        let data = payload.unwrap_or_else(|| IoBuf::new(0));
-        let (kind, operation) = match header.command {
-            Command::Read => (TagKind::Read, Operation::Read { offset, length }),
-            Command::Write => (TagKind::Plain, Operation::Write { offset, data, fua }),
-            Command::Flush => (TagKind::Plain, Operation::Flush),
-            Command::Trim if fua => (TagKind::ThenFlush, Operation::Trim { offset, length }),
-            Command::Trim => (TagKind::Plain, Operation::Trim { offset, length }),
-            Command::Cache => (TagKind::Plain, Operation::Notice { offset, length }),
-            Command::WriteZeroes => (
-                TagKind::Plain,
-                Operation::WriteZeroes {
-                    offset,
-                    length,
-                    fua,
-                    no_hole,
-                },
-            ),
-            Command::Demote => (
-                TagKind::Silent,
-                Operation::Demote(Demotion::new(offset, data)),
-            ),
-            Command::BlockStatus => return self.block_status(header),
-            // The protocol checks let no other command through.
-            Command::Disconnect | Command::Unknown(_) => return self.stop_reading(),
-        };
-        let tag = self.tag(header, kind, fua || header.command == Command::Flush);
-        self.held_requests += 1;
-        let agreed = self.session.rules.demotion.is_some();
-        self.enqueue(
-            if agreed { header.cookie } else { self.arrivals },
-            tag,
-            operation,
-        );
-    }
-
-    fn tag(&self, header: &RequestHeader, kind: TagKind, is_promise: bool) -> Tag {
-        Tag {
-            cookie: header.cookie,
-            offset: header.offset,
-            held_bytes: memory_of(header, &self.session.engine),
-            carried_bytes: carried(header),
-            kind,
-            asked: asked(header.command),
-            is_promise,
-            taken: self.taken,
-        }
-    }
-
-    fn answer_empty(&mut self, header: &RequestHeader) {
-        let structured = self.session.rules.structured_replies;
-        let cookie = header.cookie;
-        match header.command {
-            Command::Read => self.reply(answer::empty_read(cookie, structured)),
-            Command::BlockStatus => {
-                let error = futae_nbd::ErrorNumber::Invalid;
-                let why = "a block status needs a range";
-                self.reply(answer::failure(cookie, error, why, structured, 0));
-            }
-            Command::Demote => {}
-            _ => self.reply(answer::success(cookie, 0)),
-        }
-    }
-
-    /// Queries the store on a thread of the cache, since the answer may take long.
-    fn block_status(&mut self, header: &RequestHeader) {
-        let tag = self.tag(header, TagKind::Encoded, false);
-        let (length, volume) = (header.length_bytes, self.session.volume);
-        let only_first = header.flags.contains(CommandFlags::REQ_ONE);
-        let range = u64::from(length).min(answer::BLOCK_STATUS_RANGE);
-        let mailbox = Arc::clone(&self.mailbox);
-        let done = Box::new(move |extents: Result<Vec<Extent>, IoError>| {
-            let result = extents
-                .and_then(|extents| answer::block_status(tag.cookie, &extents, length, only_first));
-            mailbox.put(Completion { tag, result });
-        });
-        self.held_requests += 1;
-        self.in_flight += 1;
-        self.asking += 1;
-        let engine = &self.session.engine;
-        engine.extents_later(volume, header.offset, range, done);
     }
 
     /// Receives. Returns whether that changed anything. Waits if there is nothing else to wait for.
