@@ -34,7 +34,7 @@ pub use latency::{Asked, LATENCY_STEPS_MICROS, Latencies, LatencyNotes, LatencyS
 pub use mailbox::Mailbox;
 pub use mark::{MarkFile, UncleanMark};
 pub use memory_file::MemoryFile;
-pub use request::{Change, ClientId, Demotion, Done, Operation, Request};
+pub use request::{Change, ClientId, Demotion, Done, Operation, Request, STATE_BYTES};
 pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult, StoreStamp};
 pub use warm_state::{
     Identity, LeftOut, Loaded, NamedVolume, SavedState, WarmState, WarmStateError,

@@ -13,7 +13,7 @@
 //! is ended ([`Account::is_stalled`]).
 
 use crate::mailbox::Mailbox;
-use futae_engine::{IoBuf, PAGE_BYTES};
+use futae_engine::{IoBuf, PAGE_BYTES, STATE_BYTES};
 use futae_nbd::constants::MAX_PAYLOAD_BYTES;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
@@ -241,9 +241,9 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn new(budget: &Arc<Budget>, export: usize, mailbox: &Arc<Mailbox>) -> Self {
-        // The rest of the allotment covers the buffer of requests, and the state of each request. If there is any room for it, a
-        // request of a page fits.
-        let page = IoBuf::memory_bytes(PAGE_BYTES as u64);
+        // The rest of the allotment covers the buffer of requests and the thread. If there is any room for it, a request of a page
+        // fits.
+        let page = STATE_BYTES + IoBuf::memory_bytes(PAGE_BYTES as u64);
         let own = (budget.allotment / 4).max(page.min(budget.allotment / 2));
         Self::with_own(own, budget, export, mailbox)
     }

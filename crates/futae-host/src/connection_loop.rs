@@ -201,7 +201,10 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
 
     fn stop_reading(&mut self) {
         self.reading = false;
-        self.account.give_back(self.intake.give_up());
+        if let Some(header) = self.intake.give_up() {
+            let held_bytes = memory_of(&header, &self.session.engine);
+            self.account.give_back(held_bytes);
+        }
         self.account.withdraw();
         self.turn.give_up();
         self.goodbye.get_or_insert_with(Instant::now);

@@ -156,11 +156,9 @@ impl Intake {
         }
     }
 
-    /// Abandons the incoming payload. Returns the bytes that were reserved for it.
-    pub(crate) fn give_up(&mut self) -> u64 {
-        self.payload
-            .take()
-            .map_or(0, |payload| IoBuf::memory_bytes(payload.data.len() as u64))
+    /// Abandons the request whose payload is coming, for which memory was reserved.
+    pub(crate) fn give_up(&mut self) -> Option<RequestHeader> {
+        self.payload.take().map(|payload| payload.header)
     }
 
     /// Whether a part of a payload has not been received.

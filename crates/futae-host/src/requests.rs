@@ -4,7 +4,9 @@
 use crate::answer;
 use crate::intake::is_empty;
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
-use futae_engine::{Asked, Batch, ClientId, Done, Engine, IoBuf, Operation, ReadRange, Request};
+use futae_engine::{
+    Asked, Batch, ClientId, Done, Engine, IoBuf, Operation, ReadRange, Request, STATE_BYTES,
+};
 use futae_nbd::constants::MAX_PAYLOAD_BYTES;
 use futae_nbd::{Command, RequestHeader};
 use futae_policy::VolumeId;
@@ -187,9 +189,10 @@ pub(crate) fn memory_of(header: &RequestHeader, engine: &Engine) -> u64 {
         Command::BlockStatus => answer::BLOCK_STATUS_BYTES,
         Command::Read => {
             let length = header.length_bytes.into();
-            engine.memory_of_read(header.offset, length, MAX_PAYLOAD_BYTES.into())
+            let most = MAX_PAYLOAD_BYTES.into();
+            STATE_BYTES + engine.memory_of_read(header.offset, length, most)
         }
-        _ => IoBuf::memory_bytes(carried(header)),
+        _ => STATE_BYTES + IoBuf::memory_bytes(carried(header)),
     }
 }
 

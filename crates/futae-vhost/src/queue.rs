@@ -19,7 +19,7 @@ use crate::room::Room;
 use crate::slot::{Slot, asked};
 use crate::submit::{Filled, Submitter};
 use crate::traffic::Traffic;
-use futae_engine::{Asked, Ended, IoBuf, JoinedClient, LatencyNotes, Operation};
+use futae_engine::{Asked, Ended, IoBuf, JoinedClient, LatencyNotes, Operation, STATE_BYTES};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
@@ -306,7 +306,11 @@ impl Worker {
             Ok(Action::Write { length, .. }) => (length, IoBuf::memory_bytes(length)),
             _ => (0, 0),
         };
-        slot.held_bytes += slot.chain.long_bytes();
+        let operations = match action {
+            Ok(Action::Ranges { count, .. }) => count as u64,
+            _ => 1,
+        };
+        slot.held_bytes += operations * STATE_BYTES + slot.chain.long_bytes();
         let room = &mut self.start.room;
         if !room.take(slot.carried_bytes, slot.held_bytes) {
             return Ok(false);

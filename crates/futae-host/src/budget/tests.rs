@@ -120,7 +120,7 @@ fn what_needs_no_grant_is_within_the_allotments() {
             let own = Account::new(&budget, 0, &mailbox).own;
             let of_queue = Account::of_queue(16, &budget, 0, &mailbox).own;
             assert!(own <= budget.allotment / 2 && 16 * of_queue <= budget.allotment);
-            assert!(own >= 8 << 10 || budget.allotment < 16 << 10);
+            assert!(own >= 9 << 10 || budget.allotment < 18 << 10);
         }
     }
 }
