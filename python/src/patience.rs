@@ -3,9 +3,8 @@
 use pyo3::exceptions::{PyRuntimeError, PySystemExit};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,40 +16,47 @@ const LEND_MILLIS: u64 = 5;
 
 /// How long the end of the interpreter waits for work that calls Python and does not return.
 const END_WAIT: Duration = Duration::from_secs(5);
+/// Between two looks at whether it has.
+const END_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Unwinds through a simulation that is to end.
 struct Stopped;
 
-/// The work of all threads.
-struct Everything {
-    running: usize,
-    is_to_end: bool,
-}
+/// How many threads work, beside the number of the process in which they do: a process that was forked has none of them. No lock, which a
+/// fork could leave locked.
+static RUNNING: AtomicU64 = AtomicU64::new(0);
+/// The process that ends, if this one does.
+static ENDING: AtomicU32 = AtomicU32::new(0);
 
-static EVERYTHING: Mutex<Everything> = Mutex::new(Everything {
-    running: 0,
-    is_to_end: false,
-});
-static ENDED: Condvar = Condvar::new();
-
-fn everything() -> MutexGuard<'static, Everything> {
-    EVERYTHING.lock().unwrap_or_else(PoisonError::into_inner)
+/// How many threads of this process work.
+fn running(process: u32, all: u64) -> u32 {
+    if (all >> 32) as u32 == process {
+        all as u32
+    } else {
+        0
+    }
 }
 
 /// Counts as running until it is dropped.
-struct Running;
+struct Running {
+    process: u32,
+}
 
 impl Running {
     fn begin() -> Self {
-        everything().running += 1;
-        Self
+        let process = std::process::id();
+        let one_more = |all| Some(u64::from(process) << 32 | u64::from(running(process, all) + 1));
+        // It always changes.
+        let _ = RUNNING.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        Self { process }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        everything().running -= 1;
-        ENDED.notify_all();
+        let one_less = |all| (running(self.process, all) > 0).then(|| all - 1);
+        // A forked process counts anew, and has nothing to take off.
+        let _ = RUNNING.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
     }
 }
 
@@ -65,13 +71,14 @@ pub fn end_with_the_interpreter(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn end_everything(py: Python<'_>) {
     py.detach(|| {
-        let mut all = everything();
-        all.is_to_end = true;
-        let is_running = |all: &mut Everything| all.running > 0;
-        let waited = ENDED.wait_timeout_while(all, END_WAIT, is_running);
-        let (mut all, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (process, begun) = (std::process::id(), Instant::now());
+        ENDING.store(process, Ordering::Release);
+        let is_running = || running(process, RUNNING.load(Ordering::Acquire)) > 0;
+        while is_running() && begun.elapsed() < END_WAIT {
+            thread::sleep(END_INTERVAL);
+        }
         // A function that is called at the end, too, may begin work.
-        all.is_to_end = false;
+        ENDING.store(0, Ordering::Release);
     });
 }
 
@@ -105,7 +112,7 @@ pub fn patiently<T: Send>(
         }
     };
     let ask = || {
-        if everything().is_to_end {
+        if ENDING.load(Ordering::Acquire) == std::process::id() {
             // Ends the thread without a word.
             return Err(PySystemExit::new_err(()));
         }

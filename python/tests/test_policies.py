@@ -306,6 +306,37 @@ class Policies(unittest.TestCase):
             ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
             self.assertEqual((ended.returncode, ended.stderr), (0, ""))
 
+    def test_a_forked_process_does_not_wait_for_the_work_of_the_other(self):
+        script = (
+            "import futae, numpy, os, signal, threading\n"
+            "begun, forked = threading.Event(), threading.Event()\n"
+            "class Held:\n"
+            "    def __init__(self, capacity):\n"
+            "        self.blocks = []\n"
+            "    def miss(self, blocks):\n"
+            "        self.blocks.extend(blocks)\n"
+            "    def evict(self, incoming):\n"
+            "        begun.set()\n"
+            "        forked.wait()\n"
+            "        return self.blocks.pop(0)\n"
+            "def work():\n"
+            "    futae.simulate(numpy.arange(20), policies=[Held], sizes=[10], warmup=0, frame='dict')\n"
+            "working = threading.Thread(target=work)\n"
+            "working.start()\n"
+            "begun.wait()\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            # Shorter than the end of an interpreter waits for work: it ends a process that waits.
+            "    signal.alarm(4)\n"
+            "else:\n"
+            "    forked.set()\n"
+            "    working.join()\n"
+            "    assert os.waitpid(child, 0)[1] == 0, 'the forked process waited'\n"
+        )
+        words = [sys.executable, "-W", "ignore", "-c", script]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+
     def test_an_interrupt_in_a_policy_is_no_error_of_it(self):
         for raised in (KeyboardInterrupt, SystemExit):
             with self.subTest(raised=raised):

@@ -3,10 +3,15 @@
 use futae_tests::binary::futae;
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
-use futae_tests::tools::{has, text};
-use std::fs;
+use futae_tests::tools::{has, has_fuse, has_root, text};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use std::ffi::CString;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
 
 const CACHE: [&str; 2] = ["--cache", "4MiB"];
 
@@ -106,6 +111,70 @@ fn an_image_that_qemu_writes_is_not_served_and_one_that_it_reads_is_served_read_
     assert!(says(&output).contains("lock"), "{}", says(&output));
     let ended = server.stop();
     assert!(ended.status.success(), "{}", ended.errors);
+}
+
+/// A FUSE file system whose server never answers, and its root, which this process has open.
+struct Silent {
+    server: Option<File>,
+    _root: OwnedFd,
+    place: TempDir,
+}
+
+impl Silent {
+    fn new() -> Self {
+        let place = tempfile::tempdir().expect("a directory");
+        let server = File::options().read(true).write(true).open("/dev/fuse");
+        let server = server.expect("FUSE");
+        let options = format!(
+            "fd={},rootmode=40000,user_id=0,group_id=0",
+            server.as_raw_fd()
+        );
+        let options = CString::new(options).expect("options");
+        let flags = MountFlags::empty();
+        mount(
+            "futae-test",
+            place.path(),
+            "fuse",
+            flags,
+            options.as_c_str(),
+        )
+        .expect("mounted");
+        let root = rustix::fs::open(place.path(), OFlags::PATH, Mode::empty());
+        Self {
+            server: Some(server),
+            _root: root.expect("it is there"),
+            place,
+        }
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        // What waits for it fails.
+        drop(self.server.take());
+        // The directory can then be removed.
+        let _ = unmount(self.place.path(), UnmountFlags::DETACH);
+    }
+}
+
+/// This process has files open that no other one could look at without end.
+#[test]
+fn the_holder_of_a_lock_is_named_beside_a_file_system_that_hangs() {
+    if !has_fuse() || !has_root() {
+        return;
+    }
+    let mut stage = Stage::new(64);
+    stage.serve(&CACHE);
+    let _silent = Silent::new();
+    let export = format!("{EXPORT}={}", text(&stage.image));
+    let listen = format!("unix:{}", text(&stage.path("second.sock")));
+    let mut second = futae(&["serve", "--export", &export, "--listen", &listen]);
+    second.args(CACHE);
+    let mut second = Running::start("the second server", second);
+    let said = second.try_line().expect_err("it is refused").errors;
+    let name = format!("({}); stop that one first", stage.serve_id());
+    assert!(said.contains(&name), "{said}");
+    stage.stop_serve();
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! A server whose policy changes while clients are connected: `futae policy`, and SIGHUP.
 
+use futae_nbd::{ClientWish, Command};
+use futae_policy::Prng;
 use futae_sim::replay::{ReplaySpec, replay_file};
+use futae_testkit::nbd::Client;
 use futae_testkit::wait::eventually;
-use futae_tests::live::{LivePlace, Load, SLOTS, image_of, said};
+use futae_tests::live::{BLOCK, BLOCKS, LivePlace, Load, SLOTS, image_of, said};
 use futae_tests::stage::Stage;
 use futae_tests::tools::{has_fuse, text};
 use rustix::process::Signal;
@@ -71,6 +74,50 @@ fn a_policy_changes_under_load_and_the_log_replays() {
     let replayed = replay_file(&spec, &log).expect("a log");
     assert_eq!(replayed.difference, None);
     assert!(replayed.decisions > 3000, "{replayed:?}");
+}
+
+/// A log has all that changes which blocks are in the cache, so it can be replayed past any of it.
+#[test]
+fn a_log_replays_past_changes_of_the_size_and_blocks_that_were_dropped() {
+    let place = LivePlace::new();
+    let log = place.path("decisions");
+    let more = format!("policy = \"lru\"\ndecision-log = \"{}\"", text(&log));
+    place.write(&more);
+    let server = place.serve();
+    let control = place.path("control.sock");
+    let socket = place.path("nbd.sock");
+    let mut client = Client::unix(&socket, "vm1", &ClientWish::default());
+    let mut prng = Prng::new(7);
+    for policy in ["arc", "s3-fifo", "random", "auto", "2q", "sieve"] {
+        assert!(place.policy("vm1", policy).0, "{policy}");
+        for slots in [SLOTS / 4, SLOTS * 2, SLOTS] {
+            for _ in 0..200 {
+                let near = 1 + prng.below(BLOCKS);
+                let offset = prng.below(near) * BLOCK as u64;
+                client.read(offset, BLOCK as u32).expect("a read");
+            }
+            let offset = prng.below(BLOCKS - 8) * BLOCK as u64;
+            let trimmed = client.simple(Command::Trim, offset, 8 * BLOCK as u32);
+            assert_eq!(trimmed.error, None);
+            let size = format!("{slots}blocks");
+            let (ok, said) = said(&["export", "resize", text(&control), "vm1", &size]);
+            assert!(ok, "{said}");
+        }
+    }
+    drop(client);
+    assert!(server.stop().status.success());
+    let spec = ReplaySpec {
+        policy: "lru".parse().expect("a policy"),
+        slots: SLOTS,
+        seed: 0,
+    };
+    let replayed = replay_file(&spec, &log).expect("a log");
+    assert_eq!(replayed.difference, None);
+    assert!(replayed.decisions >= 3600, "{replayed:?}");
+    // The next server's log comes in the place of this one, which begins with a policy.
+    let begin = fs::read_to_string(&log).expect("the log");
+    assert!(begin.starts_with("policy arc\n"), "{begin}");
+    assert!(place.serve().stop().status.success());
 }
 
 #[test]

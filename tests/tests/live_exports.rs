@@ -3,11 +3,12 @@
 use futae_testkit::nbd::Plain;
 use futae_testkit::wait::{eventually, obtain};
 use futae_tests::live::{BLOCK, LivePlace, Load, image_of, said};
+use futae_tests::mounted::Mounted;
 use futae_tests::tools::{self, has, text};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -384,4 +385,40 @@ fn a_client_that_connects_anew_sees_that_an_image_is_longer() {
     let (ok, text) = said(&["export", "lengthen", &control, "vm1"]);
     assert!(!ok && text.contains("is another file now"), "{text}");
     assert!(server.stop().status.success());
+}
+
+/// Memory is dear: an addition that fails leaves none of it taken, and one that succeeds keeps its own.
+#[test]
+fn an_addition_that_fails_leaves_no_memory_file() {
+    let Some(memory) = Mounted::new("tmpfs", "size=16M") else {
+        return;
+    };
+    let place = LivePlace::new();
+    let file = memory.path().join("cache");
+    place.write(&format!("memory-file = \"{}\"", text(&file)));
+    let image = place.path("two.img");
+    fs::write(&image, vec![0; 1 << 20]).expect("an image");
+    let server = place.serve();
+    let files = || {
+        let entries = fs::read_dir(memory.path()).expect("a list");
+        let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+        let mut names: Vec<_> = entries.map(name).collect();
+        names.sort();
+        names
+    };
+    let (source, before) = (text(&image), files());
+    for (name, more, words) in [
+        ("large", "share=64MiB", "there is no room"),
+        ("weighed", "share=1MiB,weight=3", "leave the weight out"),
+    ] {
+        let (succeeded, said) = add(&place, &format!("{name}={source},{more}"));
+        assert!(!succeeded && said.contains(words), "{said}");
+        eventually("its memory is given up", || files() == before);
+    }
+    let (succeeded, said) = add(&place, &format!("vm2={source},share=1MiB"));
+    assert!(succeeded, "{said}");
+    let (succeeded, said) = remove(&place, "vm2", &[]);
+    assert!(succeeded, "{said}");
+    drop(server.stop());
+    assert_eq!(files(), ["cache", "cache.vm2"], "the export may come again");
 }

@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Why there is no good answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// No program takes orders there, or it is not a cache of futae.
+    /// No program takes orders there, or it has ended without an answer.
     #[error(
         "{}: no cache answers here; start futae serve or futae mount with --control unix:{}",
         path.display(), path.display()
@@ -23,8 +23,28 @@ pub enum AskError {
     Silent {
         /// The socket.
         path: PathBuf,
-        /// What the system or the parser said.
+        /// What the system said.
         source: io::Error,
+    },
+    /// The answer has no end: the program was ended meanwhile.
+    #[error(
+        "{}: the cache ended while it answered; once it runs again, ask again",
+        path.display()
+    )]
+    Cut {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The answer is none of futae's.
+    #[error(
+        "{}: what answers here is no cache of futae, or one of another version; name the socket of --control",
+        path.display()
+    )]
+    Foreign {
+        /// The socket.
+        path: PathBuf,
+        /// What the parser said.
+        source: serde_json::Error,
     },
     /// Somebody listens there, and has said nothing in time: it may be stopped, or busy.
     #[error("{}: the cache has not answered within {timeout:?}", path.display())]
@@ -43,8 +63,8 @@ pub enum AskError {
 ///
 /// # Errors
 ///
-/// [`AskError::Silent`] without an answer in JSON, [`AskError::Late`] without one in time, [`AskError::Refused`] for an
-/// answer that is an error.
+/// [`AskError::Silent`] without an answer, [`AskError::Late`] without one in time, [`AskError::Cut`] without its end,
+/// [`AskError::Foreign`] for one that is no JSON, [`AskError::Refused`] for an answer that is an error.
 pub fn ask(path: &Path, order: &Value) -> Result<Value, AskError> {
     ask_within(path, order, TIMEOUT)
 }
@@ -55,12 +75,20 @@ pub fn ask(path: &Path, order: &Value) -> Result<Value, AskError> {
 ///
 /// As those of [`ask`].
 pub fn ask_within(path: &Path, order: &Value, timeout: Duration) -> Result<Value, AskError> {
-    let answer = exchange(path, order, timeout).map_err(|source| {
+    let line = exchange(path, order, timeout).map_err(|source| {
         let path = path.to_owned();
         match source.kind() {
             // A socket's own time limit ends in the one, that of the kernel's connection in the other.
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Late { path, timeout },
             _ => AskError::Silent { path, source },
+        }
+    })?;
+    let answer: Value = serde_json::from_slice(&line).map_err(|source| {
+        let path = path.to_owned();
+        if source.is_eof() && line.last() != Some(&b'\n') {
+            AskError::Cut { path }
+        } else {
+            AskError::Foreign { path, source }
         }
     })?;
     match answer.get("error") {
@@ -84,7 +112,8 @@ pub fn connect_within(path: &Path, timeout: Duration) -> io::Result<UnixStream> 
     Ok(socket.into())
 }
 
-fn exchange(path: &Path, order: &Value, timeout: Duration) -> io::Result<Value> {
+/// Sends an order, and returns the line of its answer.
+fn exchange(path: &Path, order: &Value, timeout: Duration) -> io::Result<Vec<u8>> {
     let mut stream = connect_within(path, timeout)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
@@ -93,9 +122,12 @@ fn exchange(path: &Path, order: &Value, timeout: Duration) -> io::Result<Value> 
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
         _ => {}
     }
-    let mut line = String::new();
-    BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+    let mut line = Vec::new();
+    BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line)
 }
 
 #[cfg(test)]
@@ -117,6 +149,33 @@ mod tests {
         let late = ask_within(&path, &status, SHORT).expect_err("it never answers");
         let wanted = format!("{}: the cache has not answered within 20ms", path.display());
         assert_eq!(late.to_string(), wanted);
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_or_none_of_futae_is_said_to_be_that() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("control");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        for (answer, words) in [
+            ("{\"version\": \"0.", "ended while it answered"),
+            ("", "no cache answers here"),
+            ("SSH-2.0\r\n", "is no cache of futae"),
+            ("{\"version\":\n", "is no cache of futae"),
+        ] {
+            let said = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let (mut client, _) = listener.accept().expect("a client");
+                    let mut order = String::new();
+                    let read = BufReader::new(&client).read_line(&mut order);
+                    read.expect("an order");
+                    client.write_all(answer.as_bytes()).expect("it listens");
+                });
+                ask(&path, &json!({ "command": "status" })).expect_err("no answer")
+            });
+            let said = said.to_string();
+            let name = path.display().to_string();
+            assert!(said.starts_with(&name) && said.contains(words), "{said}");
+        }
     }
 
     #[test]

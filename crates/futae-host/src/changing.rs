@@ -42,13 +42,14 @@ impl Shared {
         if self.exports.is_closed() {
             return Err(HostError::Stopping.to_string());
         }
-        let export = pending.place()?;
+        let (export, tell_added) = pending.place()?;
         let checked = self.options.check_rates(name, export.rates);
         let added = checked.and_then(|()| self.exports.add(export.clone(), None));
         if let Err(error) = added {
             let _ = self.dispose(&export);
             return Err(error.to_string());
         }
+        tell_added();
         self.count_exports();
         info!(export = name, "export {name}: added");
         Ok(export)

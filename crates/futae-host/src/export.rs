@@ -55,17 +55,35 @@ impl Export {
     }
 }
 
+type Added = Box<dyn FnOnce() + Send>;
+
 /// An export whose source is open, and which is in no cache yet.
-pub struct PendingExport(Box<dyn FnOnce() -> Result<Export, String> + Send>);
+pub struct PendingExport {
+    place: Box<dyn FnOnce() -> Result<Export, String> + Send>,
+    added: Added,
+}
 
 impl PendingExport {
     /// `place` puts it into a cache; its error is a sentence that says what to do.
     pub fn new(place: impl FnOnce() -> Result<Export, String> + Send + 'static) -> Self {
-        Self(Box::new(place))
+        Self {
+            place: Box::new(place),
+            added: Box::new(|| ()),
+        }
     }
 
-    pub(crate) fn place(self) -> Result<Export, String> {
-        (self.0)()
+    /// Calls `added` once clients can open the export. An export that is in a cache may still be refused.
+    #[must_use]
+    pub fn once_added(self, added: impl FnOnce() + Send + 'static) -> Self {
+        Self {
+            added: Box::new(added),
+            ..self
+        }
+    }
+
+    /// The export in its cache, and what is to be called once clients can open it.
+    pub(crate) fn place(self) -> Result<(Export, Added), String> {
+        Ok(((self.place)()?, self.added))
     }
 }
 

@@ -9,8 +9,43 @@ use std::str::FromStr;
 
 /// Prefix of the line that marks a finished background load: `# loaded 0 17`, with volume and block
 /// index. A level decides on a block when its loading begins. Lines that begin with `#` record no
-/// decision, and replays skip them.
+/// decision; replays skip those that they do not know.
 pub const LOADED: &str = "# loaded";
+
+/// Prefix of the line that records a change of the level's size, in slots: `# slots 4096`. Logs
+/// of levels that keep their size have none.
+const SLOTS: &str = "# slots";
+
+/// Prefix of the line that records that a block was dropped because its content is no longer
+/// valid: `# dropped 0 17`.
+const DROPPED: &str = "# dropped";
+
+/// The line of a decision log for a level that from now on has this many slots.
+#[must_use]
+pub fn slots_line(slots: u32) -> String {
+    format!("{SLOTS} {slots}")
+}
+
+/// The slots, at least one, of a line written by [`slots_line`].
+#[must_use]
+pub fn slots_of_line(line: &str) -> Option<u32> {
+    let slots = line.strip_prefix(SLOTS)?.strip_prefix(' ')?.parse();
+    slots.ok().filter(|&slots| slots > 0)
+}
+
+/// The line of a decision log for a block that was dropped.
+#[must_use]
+pub fn dropped_line(block: BlockId) -> String {
+    format!("{DROPPED} {} {}", block.volume().0, block.index())
+}
+
+/// The block of a line written by [`dropped_line`].
+#[must_use]
+pub fn dropped_of_line(line: &str) -> Option<BlockId> {
+    let mut fields = line.strip_prefix(DROPPED)?.split_ascii_whitespace();
+    let block = parse_block(&mut fields)?;
+    fields.next().is_none().then_some(block)
+}
 
 /// Prefix of the line that records a change of the level's policy: `policy
 /// lfu-history(window=100)`. Replays change the policy at the same line
@@ -150,7 +185,26 @@ fn parse_block<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Option<BlockId
 
 #[cfg(test)]
 mod tests {
-    use super::Decision;
+    use super::*;
+
+    #[test]
+    fn changes_read_back_as_written() {
+        let block = BlockId::new(VolumeId(3), 17);
+        assert_eq!(slots_of_line(&slots_line(4096)), Some(4096));
+        assert_eq!(dropped_of_line(&dropped_line(block)), Some(block));
+        for line in [
+            "# slots 0",
+            "# slots",
+            "# slots -1",
+            "# slots 1 2",
+            "slots 1",
+        ] {
+            assert_eq!(slots_of_line(line), None, "{line}");
+        }
+        for line in ["# dropped 1", "# dropped 1 2 3", "# dropped", "dropped 1 2"] {
+            assert_eq!(dropped_of_line(line), None, "{line}");
+        }
+    }
 
     #[test]
     fn lines_read_back_as_written() {

@@ -33,7 +33,10 @@ pub use block::{BlockId, Slot, VolumeId};
 pub use card::{Card, Parameter};
 pub use costs::{BlockCost, StoreCosts};
 pub use counters::Counters;
-pub use decision::{Decision, DecisionError, LOADED, Verdict, policy_line, policy_of_line};
+pub use decision::{
+    Decision, DecisionError, LOADED, Verdict, dropped_line, dropped_of_line, policy_line,
+    policy_of_line, slots_line, slots_of_line,
+};
 pub use directive::Directive;
 pub use external::{External, Registration, register};
 pub use hints::{RegisteredPolicy, SimulatorHints};

@@ -5,8 +5,8 @@
 //! reports the first that does not.
 
 use futae_policy::{
-    Access, AccessKind, Decision, DecisionError, HashIndex, Level, PolicySpec, RegisteredPolicy,
-    Shape, SpecError, build, policy_of_line,
+    Access, AccessKind, Decision, DecisionError, Departure, HashIndex, Level, PolicySpec,
+    RegisteredPolicy, Shape, SpecError, build, dropped_of_line, policy_of_line, slots_of_line,
 };
 use std::fmt;
 use std::fs::File;
@@ -117,8 +117,8 @@ pub fn replay_file(spec: &ReplaySpec, path: &Path) -> Result<Replayed, ReplayErr
 }
 
 /// Replays the log in `lines`, up to the first difference. Empty lines and lines that begin with
-/// `#` are skipped; at a line `policy POLICY` the level changes its policy, as the recorded one
-/// did. `name` is the log's name in errors.
+/// `#` are skipped; at a line `policy POLICY`, `# slots SLOTS` or `# dropped VOLUME BLOCK` the level
+/// changes its policy or its size, or drops a block, as the recorded one did. `name` is the log's name in errors.
 pub fn replay(
     spec: &ReplaySpec,
     lines: impl BufRead,
@@ -144,6 +144,17 @@ pub fn replay(
             source,
         })?;
         let text = text.trim();
+        if let Some(slots) = slots_of_line(text) {
+            // A log may say at its begin what is known already.
+            if slots != level.capacity() {
+                level.resize(slots);
+            }
+            continue;
+        }
+        if let Some(block) = dropped_of_line(text) {
+            level.remove(block, Departure::Invalidated);
+            continue;
+        }
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
@@ -194,7 +205,7 @@ fn change_policy(
 ) -> Result<(), SpecError> {
     let policy: PolicySpec = policy.parse()?;
     let shape = Shape {
-        slots: spec.slots,
+        slots: level.capacity(),
         seed: spec.seed,
     };
     level.change_policy(build(&policy, &shape)?, policy.handover_kind());
@@ -250,6 +261,18 @@ mod tests {
             let error = of("lru", &changed).expect_err("no policy").to_string();
             assert!(error.starts_with("upper.log:6: "), "{error}");
             assert!(error.contains(problem), "{error}");
+        }
+    }
+
+    #[test]
+    fn changes_of_the_size_and_dropped_blocks_are_replayed_where_they_were() {
+        let log = "read 0 1 admit\nread 0 2 admit\n# slots 1\nread 0 2 hit\nread 0 1 admit 0 2\n\
+                   # dropped 0 1\nread 0 1 admit\n# slots 3\nread 0 3 admit\nread 0 4 admit\nread 0 5 admit 0 1\n";
+        let replayed = of("lru", log).expect("a log");
+        assert_eq!((replayed.difference, replayed.decisions), (None, 8));
+        for line in ["# slots 1\n", "# dropped 0 1\n", "# slots 3\n"] {
+            let without = of("lru", &log.replace(line, "")).expect("a log");
+            assert!(without.difference.is_some(), "{line}");
         }
     }
 

@@ -46,7 +46,12 @@ impl Kept {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let earlier = match fs::read(path) {
             Ok(text) => {
-                let contents: Contents = serde_json::from_slice(&text)?;
+                let read = serde_json::from_slice(&text);
+                let contents: Contents = read.map_err(|error| {
+                    io::Error::other(format!(
+                        "it is not what a balancer keeps ({error}); remove it"
+                    ))
+                })?;
                 (contents.boot == boot).then_some(contents.guests)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -109,5 +114,23 @@ impl Kept {
     /// What went wrong with the file.
     pub(super) fn problem(&self, error: &io::Error) -> String {
         format!("return_on_exit: {}: {error}", self.path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_to_be_removed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("kept.json");
+        for text in ["", "{\"boot\":", "[]"] {
+            fs::write(&path, text).expect("room");
+            let refused = Kept::open(&path).map(drop).expect_err("no contents");
+            assert!(refused.to_string().ends_with("; remove it"), "{refused}");
+        }
+        fs::remove_file(&path).expect("it is there");
+        assert!(Kept::open(&path).is_ok(), "the next one makes it anew");
     }
 }

@@ -1,5 +1,6 @@
 //! `futae balance`: memory moved between running guests.
 
+use super::file_lock::{self, FileLock, NotLocked};
 use super::forecast::size;
 use super::names::{file_name, first_directory};
 use super::observe_args::address;
@@ -70,6 +71,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             format!("{path}: --record keeps miss-ratio curves, and they need evaluator = \"mrc\"");
         return Err(Failure::usage(message));
     }
+    let kept = kept_path(&args.config);
+    let _alone = alone(args, &kept)?;
     let samples = args.record.as_deref().map(|path| {
         let samples = Samples::append(path);
         let samples = samples.with_context(|| format!("cannot write {}", path.display()));
@@ -84,7 +87,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut controller = Controller::new(&config, args.dry_run)
         .map_err(|error| Failure::usage(format!("{path}: {error}")))?
         .stopped_by(&stopped);
-    let kept = kept_path(&args.config);
     if let Err(error) = controller.keep_in(&kept) {
         let kept = kept.display();
         warn!(
@@ -104,6 +106,37 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let problems = problems.join("; ");
     Err(anyhow::anyhow!("not everything could be given back: {problems}").into())
+}
+
+/// The right to move the memory of the guests of a configuration: two balancers would undo each other's moves, and the first that
+/// ends would remove what both keep. Nothing if no guest is told anything, or if there can be no lock.
+fn alone(args: &Args, kept: &Path) -> Result<Option<FileLock>, Failure> {
+    if args.dry_run {
+        return Ok(None);
+    }
+    if let Some(directory) = kept.parent() {
+        // Without it there is no lock, either.
+        let _ = fs::create_dir_all(directory);
+    }
+    let path = args.config.display();
+    let lock = FileLock::beside(kept);
+    match FileLock::take(kept) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(NotLocked::Held(holder)) => Err(anyhow::anyhow!(
+            "{path}: another futae balance{} moves the memory of these guests (it has locked {}); stop it first, or watch beside it \
+             with --dry-run",
+            file_lock::shown(holder),
+            lock.display()
+        )
+        .into()),
+        Err(NotLocked::Impossible(errno)) => {
+            warn!(
+                "{} cannot be locked: {errno}; see that no other futae balance has {path}, or set XDG_RUNTIME_DIR to a directory of yours",
+                lock.display()
+            );
+            Ok(None)
+        }
+    }
 }
 
 /// Where it is kept what guests had before: a file for each configuration, which lasts until the machine is started anew.

@@ -2,7 +2,9 @@
 
 use crate::demo::{self, DemoPlan};
 use crate::laboratory;
+use futae_control::check_memory_bytes;
 use futae_terminal::failure::Failure;
+use futae_trace::BlockRequest;
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes, parse_duration};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::env;
@@ -150,6 +152,36 @@ fn plan(args: &Args, block_bytes: u64) -> Result<DemoPlan, Failure> {
     if counted == 0 {
         return Err(Failure::usage("--reads 0 leaves nothing to count"));
     }
-    plan.draw(plan.warmup_requests + counted)?;
+    let requests = plan.warmup_requests.saturating_add(counted);
+    let bytes = (requests as u64).saturating_mul(size_of::<BlockRequest>() as u64);
+    check_memory_bytes("a list of --warmup and --reads", bytes).map_err(Failure::usage)?;
+    plan.draw(requests)?;
     Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn more_reads_than_the_memory_can_hold_are_refused() {
+        let most = usize::MAX.to_string();
+        for words in [
+            ["--reads", &most],
+            ["--warmup", &most],
+            ["--reads", "1000000000000000"],
+        ] {
+            let line = Line::parse_from([&["demo"], &words[..]].concat());
+            let refused = plan(&line.args, 4096).map(drop).expect_err("too many");
+            let said = refused.to_string();
+            assert!(said.contains("--warmup and --reads"), "{said}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ pub mod check;
 mod container;
 pub mod demo;
 pub mod export;
+mod file_lock;
 mod forecast;
 pub mod load;
 pub mod locality;

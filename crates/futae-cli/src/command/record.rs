@@ -48,7 +48,7 @@ pub struct Args {
     /// blocks
     #[arg(long, value_name = "PERCENT", default_value = "100%")]
     sample: String,
-    /// End when the trace has this size
+    /// End when the trace has this size. It has the requests until then: up to 131,072 more than fit, which are a few MiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     max_size: Size,
     /// Continue a recording of the same cache and sample that ended or was killed
@@ -111,7 +111,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             file.finish()?;
             if is_full {
                 let limit = args.max_size;
-                eprintln!("futae: the recording ends here: the trace has {limit} (--max-size)");
+                eprintln!(
+                    "futae: the recording ends here: the trace has reached {limit} (--max-size)"
+                );
             }
             say(args, file.facts())
         }

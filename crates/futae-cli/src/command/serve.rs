@@ -25,7 +25,7 @@ mod unclean;
 
 use super::observe_args::Observing;
 pub use args::Args;
-pub use check::{Caches, check, check_options};
+pub use check::{Caches, caches_in_part, check, check_options};
 use futae_host::{Listen, Server, StopReport};
 use futae_nbd::{ClientTls, NbdUri, Transport};
 use futae_observe::Snapshot;

@@ -1,7 +1,10 @@
 //! The decision log: one line per access, in the simulator's format.
 
 use crate::SetupError;
-use futae_policy::{Access, BlockId, Decision, LOADED, Outcome, PolicySpec, policy_line};
+use futae_policy::{
+    Access, BlockId, Decision, LOADED, Outcome, PolicySpec, dropped_line, policy_line,
+    policy_of_line, slots_line,
+};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
@@ -50,6 +53,16 @@ impl DecisionLog {
         self.line(format_args!("{}", policy_line(policy)));
     }
 
+    /// Appends the line for a level that from now on has this many slots.
+    pub fn note_slots(&mut self, slots: u32) {
+        self.line(format_args!("{}", slots_line(slots)));
+    }
+
+    /// Appends the line for a block that was dropped.
+    pub fn note_dropped(&mut self, block: BlockId) {
+        self.line(format_args!("{}", dropped_line(block)));
+    }
+
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         if self.failed {
             return;
@@ -93,5 +106,8 @@ fn is_replaceable(path: &Path) -> io::Result<bool> {
         .next()
         .unwrap_or_default();
     let first = String::from_utf8_lossy(first);
-    Ok(begin.is_empty() || first.starts_with('#') || first.parse::<Decision>().is_ok())
+    let is_line = first.starts_with('#')
+        || first.parse::<Decision>().is_ok()
+        || policy_of_line(&first).is_some();
+    Ok(begin.is_empty() || is_line)
 }

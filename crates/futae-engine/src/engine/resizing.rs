@@ -113,6 +113,11 @@ impl State {
     ) -> bool {
         let bounded = self.level.resident().saturating_sub(surplus_max);
         let capacity = capacity_blocks.max(bounded);
+        if let Some(log) = &mut self.log
+            && capacity != self.level.capacity()
+        {
+            log.note_slots(capacity);
+        }
         for victim in self.level.resize(capacity) {
             self.steps.count(1);
             self.release(victim.slot, victim.block);

@@ -416,6 +416,9 @@ impl State {
     /// Drops a block whose content is no longer valid.
     pub fn invalidate(&mut self, block: BlockId) {
         if let Some(victim) = self.level.remove(block, Departure::Invalidated) {
+            if let Some(log) = &mut self.log {
+                log.note_dropped(block);
+            }
             self.let_go(block);
             self.release(victim.slot, block);
             self.note_resident(block, false);

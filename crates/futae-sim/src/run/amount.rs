@@ -72,7 +72,8 @@ impl Requests<'_> {
             _ => Amount::usual(self.footprint_blocks()?, all, &self.rates()),
         };
         let warmup = warmup.unwrap_or(usual.warmup);
-        let left = all.map_or(u64::MAX, |all| all.saturating_sub(warmup));
+        // Of a workload without an end, what can still be counted.
+        let left = all.unwrap_or(u64::MAX).saturating_sub(warmup);
         let counted = requests.unwrap_or(usual.requests);
         let amount = Amount {
             warmup,
@@ -151,6 +152,20 @@ mod tests {
             amount(None, Some(5)),
             Err(SimulationError::Few { .. })
         ));
+    }
+
+    /// Later sums of both are numbers, too.
+    #[test]
+    fn an_endless_workload_ends_with_the_numbers() {
+        let workloads = ["uniform:1000blocks".parse().expect("a workload")];
+        let requests = Requests::Workloads {
+            workloads: &workloads,
+            block_bytes: 4096,
+            seed: 1,
+        };
+        let amount = requests.amount(Some(10), Some(u64::MAX), 20);
+        let amount = amount.expect("an amount");
+        assert_eq!((amount.warmup, amount.requests), (10, u64::MAX - 10));
     }
 
     /// A guest that asks a third as often as the other has as many requests as it would alone.

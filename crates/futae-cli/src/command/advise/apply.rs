@@ -29,8 +29,10 @@ impl Target {
             block_bytes,
             output: Output::new(path)?,
         };
-        if let Ok(caches) = serve::check_options(path, &target.text()?) {
-            target.check(&caches)?;
+        let text = target.text()?;
+        match serve::check_options(path, &text) {
+            Ok(caches) => target.check(&caches)?,
+            Err(_) => target.check_part(&text)?,
         }
         Ok(target)
     }
@@ -38,6 +40,10 @@ impl Target {
     /// What is in the file now.
     fn text(&self) -> Result<String, Failure> {
         let said = || format!("--apply {}", self.path.display());
+        // A device such as /dev/full can be read without end.
+        if self.path.metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(Failure::usage(format!("{}: it is no file", said())));
+        }
         let text = match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             other => other.with_context(said)?,
@@ -60,16 +66,22 @@ impl Target {
                  hand"
             ));
         }
-        if caches.block_bytes != self.block_bytes {
-            let (here, advised) = (
-                Size::Bytes(caches.block_bytes),
-                Size::Bytes(self.block_bytes),
-            );
+        if let Some(block_bytes) = caches.block_bytes.filter(|&it| it != self.block_bytes) {
+            let (here, advised) = (Size::Bytes(block_bytes), Size::Bytes(self.block_bytes));
             return refuse(format!(
                 "its blocks are of {here}, and the advice is for blocks of {advised}; give --block {here}"
             ));
         }
         Ok(())
+    }
+
+    /// The same of a text that is no whole configuration, as far as it is one.
+    fn check_part(&self, text: &str) -> Result<(), Failure> {
+        match serve::caches_in_part(&self.path, text) {
+            Ok(caches) => self.check(&caches),
+            // Whether it is one is for the next server to say.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Writes the choice, and leaves what else is there, also what was written there meanwhile.
@@ -86,7 +98,9 @@ impl Target {
         match serve::check_options(&self.path, &text) {
             Ok(caches) => self.check(&caches)?,
             // A file that is no whole configuration before is none afterwards either.
-            Err(_) if serve::check_options(&self.path, &before).is_err() => {}
+            Err(_) if serve::check_options(&self.path, &before).is_err() => {
+                self.check_part(&text)?;
+            }
             Err(refused) => {
                 return Err(Failure::usage(format!(
                     "--apply {}: cannot change this file, since futae serve would refuse it then ({refused}); set cache, policy and \
@@ -190,6 +204,36 @@ mod tests {
         let refused = target.write(&choice).map_err(|e| e.to_string());
         assert!(refused.is_err_and(|why| why.contains("a has a share")));
         assert_eq!(fs::read_to_string(&path).expect("there"), divided);
+    }
+
+    #[test]
+    fn a_part_of_a_configuration_is_checked_as_far_as_it_says() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("part.toml");
+        let export = "cache = \"1GiB\"\n[[export]]\nname = \"a\"\nsource = \"a.img\"\n";
+        for (text, words) in [
+            (export.to_owned(), None),
+            (format!("{export}share = \"1MiB\"\n"), Some("a has a share")),
+            (
+                format!("block = \"64KiB\"\n{export}"),
+                Some("give --block 64KiB"),
+            ),
+            ("nothing = \"of futae\"\n".to_owned(), None),
+        ] {
+            fs::write(&path, &text).expect("room");
+            let found = Target::new(&path, 4096).map(drop);
+            let said = found.map_err(|failure| failure.to_string()).err();
+            let is_refused = said.as_ref().is_some_and(|said| said.contains("part.toml"));
+            assert_eq!(is_refused, words.is_some(), "{text}: {said:?}");
+            assert!(said.unwrap_or_default().contains(words.unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn a_device_is_no_configuration() {
+        let refused = Target::new(Path::new("/dev/null"), 4096).map(drop);
+        let said = refused.map_err(|failure| failure.to_string());
+        assert_eq!(said, Err("--apply /dev/null: it is no file".to_owned()));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::command::sim::split_policies;
 use futae_policy::{Kind, PolicySpec, Trait};
 use futae_sim::{LevelSpec, Link, WriteMode, links};
 use futae_terminal::failure::Failure;
+use futae_units::Size;
 use std::fmt::Display;
 
 /// The host's part of the memory, in eighths.
@@ -155,5 +156,45 @@ fn divided(memory: &Memory, guest: &Guest<'_>, policies: &[&str]) -> Result<Vec<
             plans.push(plan(levels, Some(guest_bytes), host_bytes, Some(policy)));
         }
     }
+    if plans.is_empty() {
+        let block = Size::Bytes(memory.block_bytes);
+        let which = match guest.bytes {
+            Some(bytes) => format!("--guest-memory {}", Size::Bytes(bytes)),
+            None => format!("--memory for {} guests", memory.guests),
+        };
+        return Err(Failure::usage(format!(
+            "{which} is less than a block of {block} for a guest, in a sample of {}%; give more",
+            memory.sample * 100.0
+        )));
+    }
     Ok(plans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_without_a_block_are_refused() {
+        let policy = PolicySpec::of(Kind::lru);
+        for (guests, bytes, words) in [
+            (1, Some(0), "--guest-memory 0 is less than a block of 4KiB"),
+            (1000, None, "--memory for 1000 guests"),
+        ] {
+            let memory = Memory {
+                bytes: 1 << 20,
+                block_bytes: 4096,
+                guests,
+                sample: 1.0,
+            };
+            let guest = Guest {
+                policy: &policy,
+                bytes,
+            };
+            let found =
+                choices(Place::Guest, &memory, &guest, Some("lru")).map(|plans| plans.len());
+            let refused = found.expect_err("no choice").to_string();
+            assert!(refused.contains(words), "{refused}");
+        }
+    }
 }

@@ -72,6 +72,10 @@ pub fn reason(options: &[Choice], best: usize, at: Place) -> String {
         .filter(other_kind)
         .min_by(|a, b| micros(a).total_cmp(&micros(b)));
     let compared = next.map_or_else(String::new, |next| {
+        // Of latencies that are all zero there are no shares.
+        if micros(choice) == 0.0 {
+            return format!("; {} would take {:.1}", next.name(), micros(next));
+        }
         let change = (micros(next) / micros(choice) - 1.0) * 100.0;
         let how = if change >= 0.0 { "more" } else { "less" };
         format!("; {} would take {:.0} % {how}", next.name(), change.abs())
@@ -157,6 +161,15 @@ mod tests {
         let reason = reason(&options, 1, Place::Host);
         assert!(reason.contains("under lru with write-back"), "{reason}");
         assert!(reason.contains("after their last flush"), "{reason}");
+    }
+
+    #[test]
+    fn a_choice_that_takes_no_time_is_compared_without_a_share() {
+        for (micros, words) in [(0.0, "would take 0.0."), (2.5, "would take 2.5.")] {
+            let options = [choice(None, &[0.0; 4]), choice(Some("lru"), &[micros; 4])];
+            let reason = reason(&options, 0, Place::Guest);
+            assert!(reason.contains(words), "{reason}");
+        }
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use super::file::Facts;
 use super::traffic::{Asked, Traffic, page_caches};
 use crate::command::export::control_path;
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use futae_agent_protocol::PageCache;
 use futae_control::{EngineReport, RecordingPart, ask};
 use futae_host::{ExportReport, FeedReport};
 use futae_terminal::failure::Failure;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -79,10 +80,7 @@ impl Source {
     }
 
     fn status(&self) -> Result<Status, Failure> {
-        Ok(serde_json::from_value(ask(
-            &self.path,
-            &json!({ "command": "status" }),
-        )?)?)
+        self.parsed(ask(&self.path, &json!({ "command": "status" }))?)
     }
 
     fn cache<'a>(&self, status: &'a Status) -> Result<&'a EngineReport, Failure> {
@@ -132,7 +130,17 @@ impl Source {
 
     fn part(&self, command: &str, recording: u64) -> Result<RecordingPart, Failure> {
         let answer = self.order(json!({ "command": command, "recording": recording }))?;
-        Ok(serde_json::from_value(answer)?)
+        self.parsed(answer)
+    }
+
+    fn parsed<T: DeserializeOwned>(&self, answer: Value) -> Result<T, Failure> {
+        let other = || {
+            format!(
+                "{}: the program that answers here is of another version",
+                self.path.display()
+            )
+        };
+        Ok(serde_json::from_value(answer).with_context(other)?)
     }
 
     fn order(&self, mut order: Value) -> Result<Value, Failure> {
@@ -140,5 +148,21 @@ impl Source {
             order["export"] = json!(export);
         }
         Ok(ask(&self.path, &order)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_of_another_version_is_said_to_be_that_with_its_socket() {
+        let source = Source::new("unix:/run/c.sock", None);
+        let parsed = source.parsed::<Status>(json!({})).map(drop);
+        let said = parsed.expect_err("it has no version").to_string();
+        assert!(
+            said.contains("/run/c.sock: ") && said.contains("another version"),
+            "{said}"
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! What `futae check` says of a file for `futae serve`.
 
 use super::args::Args;
+use super::config::ConfigFile;
+use super::exports::export;
 use super::plan::Plan;
 use crate::command::volumes::Source;
 use anyhow::{Context, anyhow};
@@ -8,6 +10,7 @@ use futae_control::UnixSocket;
 use futae_engine::{Engine, FileStore};
 use futae_host::TlsOptions;
 use futae_terminal::failure::Failure;
+use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, parse_block_bytes};
 use std::path::Path;
 
 /// Stands for the name of a socket in a directory: which name that is makes no difference here.
@@ -15,8 +18,8 @@ const SOCKET_NAME: &str = "futae.sock";
 
 /// The caches of a configuration.
 pub struct Caches {
-    /// Bytes of a block.
-    pub block_bytes: u64,
+    /// Bytes of a block; none if this is a part of a configuration that does not say.
+    pub block_bytes: Option<u64>,
     /// The exports with a cache of their own, their share of `cache`.
     pub shares: Vec<String>,
 }
@@ -30,8 +33,26 @@ pub fn check_options(path: &Path, text: &str) -> Result<Caches, Failure> {
     let plan = Plan::new(&Args::of_text(path, text)?)?;
     let shares = plan.exports.iter().filter(|export| export.share.is_some());
     Ok(Caches {
-        block_bytes: plan.block_bytes(),
+        block_bytes: Some(plan.block_bytes()),
         shares: shares.map(|export| export.name.clone()).collect(),
+    })
+}
+
+/// What a file says of caches that is only a part of a configuration, such as one without a `listen`.
+///
+/// # Errors
+///
+/// It is no part of a configuration.
+pub fn caches_in_part(path: &Path, text: &str) -> Result<Caches, Failure> {
+    let file = ConfigFile::take(path, text, &Args::options())?;
+    let exports = file.values("export").filter_map(|text| export(text).ok());
+    let shares = exports.filter(|export| export.share.is_some());
+    let block = file.values("block").last();
+    let block =
+        block.and_then(|text| parse_block_bytes(text, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).ok());
+    Ok(Caches {
+        block_bytes: block,
+        shares: shares.map(|export| export.name).collect(),
     })
 }
 

@@ -102,6 +102,15 @@ impl KeptMemory {
         ledger.new.clear();
     }
 
+    /// The cache that `owner` alone uses, or the common one, is in use: its memory stays when it goes.
+    pub(super) fn settle_cache(&self, owner: Option<&str>) {
+        if let Some(path) = &self.args.memory_file {
+            let path = path_of(path, owner);
+            let is_other = |place: &Place| !matches!(place, Place::File(of) if *of == path);
+            locked(&self.ledger).new.retain(is_other);
+        }
+    }
+
     /// The server begins to start.
     pub(super) fn starting(&self) -> Starting {
         Starting(Arc::clone(&self.ledger))
@@ -119,10 +128,7 @@ impl KeptMemory {
         };
         let block_bytes = engine.block_bytes();
         let is_systemd = path == Path::new(SYSTEMD);
-        let path = match owner {
-            None => path.clone(),
-            Some(name) => with_suffix(path, name),
-        };
+        let path = path_of(path, owner);
         // Who makes the memory of exports that are added later, and opens it again.
         let heir = self.privileges.later()?.map(|user| user.uid.as_raw());
         let file = if is_systemd {
@@ -192,7 +198,7 @@ impl KeptMemory {
     }
 
     fn holding(&self, ledger: &mut Ledger, place: Place, is_new: bool) -> Holding {
-        if is_new && matches!(ledger.phase, Phase::Starting) {
+        if is_new {
             ledger.new.push(place.clone());
         }
         Holding {
@@ -229,6 +235,11 @@ impl KeptMemory {
     }
 }
 
+/// The file of the cache that `owner` alone uses, or of the common one.
+fn path_of(path: &Path, owner: Option<&str>) -> PathBuf {
+    owner.map_or_else(|| path.to_owned(), |name| with_suffix(path, name))
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -241,7 +252,7 @@ struct Ledger {
     stored: HashMap<String, u64>,
     /// How often systemd was had to keep memory.
     count: u64,
-    /// The memory that was made since the server began to start, until it serves.
+    /// The memory that was made for caches that are not in use yet: the server starts, or their exports are being added.
     new: Vec<Place>,
 }
 
@@ -274,7 +285,7 @@ enum Phase {
 }
 
 /// Where the memory of a cache is.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 enum Place {
     File(PathBuf),
     Systemd { name: String, number: u64 },
@@ -308,9 +319,16 @@ impl Drop for Holding {
         match (ledger.phase, &self.place) {
             // `Starting` gives up what is new.
             (Phase::Starting | Phase::Leaving, _) => {}
-            // The export may come again, and an operator who knows better can remove the file.
-            (Phase::Serving, Place::File(_)) => {}
-            (Phase::Serving, place) => ledger.give_up(place),
+            (Phase::Serving, place) => {
+                let new = ledger.new.iter().position(|new| new == place);
+                if let Some(at) = new {
+                    ledger.new.swap_remove(at);
+                }
+                // A file that was in use stays: the export may come again, and an operator who knows better can remove the file.
+                if new.is_some() || matches!(place, Place::Systemd { .. }) {
+                    ledger.give_up(place);
+                }
+            }
         }
     }
 }

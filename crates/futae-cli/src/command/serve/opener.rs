@@ -168,6 +168,11 @@ impl Opener {
         };
         let source = self.open_source(spec)?;
         let (opener, spec) = (Arc::clone(self), spec.clone());
+        let owner = own.is_some().then(|| spec.name.clone());
+        let added = {
+            let opener = Arc::clone(self);
+            move || opener.memory.settle_cache(owner.as_deref())
+        };
         let place = move || {
             let (engine, is_new) = opener.engine_of(&spec, own)?;
             let export = opener.export_on(&engine, &spec, source)?;
@@ -176,9 +181,9 @@ impl Opener {
             }
             Ok(export)
         };
-        Ok(PendingExport::new(move || {
-            place().map_err(|failure: Failure| failure.to_string())
-        }))
+        let pending =
+            PendingExport::new(move || place().map_err(|failure: Failure| failure.to_string()));
+        Ok(pending.once_added(added))
     }
 
     /// Opens a source that no other export uses, but for reading together.

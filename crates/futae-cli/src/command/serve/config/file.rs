@@ -246,6 +246,12 @@ impl ConfigFile {
         self.options.contains_key(key)
     }
 
+    /// The values of a key, in the order in which they are read.
+    pub fn values(&self, key: &str) -> impl Iterator<Item = &str> {
+        let words = self.options.get(key).into_iter();
+        words.flat_map(|setting| setting.words.iter().map(|(word, _)| word.as_str()))
+    }
+
     /// A message about an option, behind the place where the file has it.
     pub fn place(&self, message: &str) -> String {
         let named = |key: &str| {
