@@ -307,7 +307,7 @@ impl Worker {
             _ => (0, 0),
         };
         let operations = match action {
-            Ok(Action::Ranges { count, .. }) => count as u64,
+            Ok(Action::Ranges { count, .. }) => u64::from(count),
             _ => 1,
         };
         slot.held_bytes += operations * STATE_BYTES + slot.chain.long_bytes();
