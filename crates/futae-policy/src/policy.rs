@@ -65,6 +65,14 @@ pub trait Policy: Send {
     /// The block in `slot` leaves.
     fn remove(&mut self, slot: Slot, why: Departure);
 
+    /// The block in `slot` was accessed, and the level above takes it over with that: as [`hit`](Policy::hit) and then
+    /// [`remove`](Policy::remove), which a policy may do in one step.
+    #[inline]
+    fn hand_up(&mut self, slot: Slot, access: &Access) {
+        self.hit(slot, access);
+        self.remove(slot, Departure::Promoted);
+    }
+
     /// The class of the block in `slot` changed without an access.
     #[inline]
     fn reclass(&mut self, _slot: Slot, _class: Class) {}
@@ -173,6 +181,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     #[inline]
     fn remove(&mut self, slot: Slot, why: Departure) {
         (**self).remove(slot, why);
+    }
+    #[inline]
+    fn hand_up(&mut self, slot: Slot, access: &Access) {
+        (**self).hand_up(slot, access);
     }
     #[inline]
     fn reclass(&mut self, slot: Slot, class: Class) {

@@ -1,12 +1,14 @@
 //! Numbers for the distinct blocks of a trace.
 
 mod far;
+mod keys;
 
 pub use far::BATCH;
-pub(crate) use far::Far;
-use far::Wide;
+use far::{Far, Wide};
+pub(crate) use far::{OnFirst, Volumes};
 use futae_policy::VolumeId;
 use futae_policy::structures::prefetch;
+pub(crate) use keys::Keys;
 
 /// Numbers blocks in the order of their first access.
 ///
@@ -94,13 +96,12 @@ impl Numbering {
         }
     }
 
-    /// Appends the numbers of `blocks`, each on the volume with the same index, to `numbers`;
-    /// `None` if no number is left. `meanwhile` is called for each, by its index in its batch of
-    /// [`BATCH`], to use the time in which the processor waits for memory.
+    /// Appends the numbers of `blocks`, at most [`BATCH`] of them, to `numbers`; `None` if no number is left. `meanwhile` is called
+    /// for each, by its index, to use the time in which the processor waits for memory.
     #[inline]
     pub fn number_all(
         &mut self,
-        volumes: &[VolumeId],
+        volumes: impl Volumes,
         blocks: &[u64],
         numbers: &mut Vec<u32>,
         mut meanwhile: impl FnMut(usize),
@@ -113,45 +114,41 @@ impl Numbering {
         // All entries are fetched before any is examined: these reads do not wait for each other,
         // and a misprediction about one does not discard those after it.
         let (mut known, mut places, mut turned) = ([0; BATCH], [0; BATCH], [0; BATCH]);
-        for (volumes, blocks) in volumes.chunks(BATCH).zip(blocks.chunks(BATCH)) {
-            let turned = &mut turned[..blocks.len()];
-            for (turned, &block) in turned.iter_mut().zip(blocks) {
-                *turned = block.wrapping_sub(origin).rotate_right(turn);
-            }
-            let has_far = !self.far.is_empty();
-            if has_far {
-                self.far.approach(volumes, turned, &mut places);
-            }
-            for ((at, known), &turned) in known.iter_mut().enumerate().zip(turned.iter()) {
-                let place = self.near.get(turned as usize);
-                *known = place.copied().unwrap_or(0);
-                meanwhile(at);
-            }
-            let known = &mut known[..blocks.len()];
-            let mut volume_bits = volumes.iter().fold(0, |bits, volume| bits | volume.0);
-            if has_far {
-                self.far.find(&places, volumes, turned, known);
-                // What is known now is known of its own volume.
-                volume_bits = 0;
-            }
-            let few = known.chunks_mut(FEW).zip(volumes.chunks(FEW));
-            for ((known, volumes), blocks) in few.zip(blocks.chunks(FEW)) {
-                let are_known = known.iter().fold(true, |are, &known| are & (known != 0));
-                if are_known && volume_bits == 0 {
-                    known.iter_mut().for_each(|known| *known -= 1);
-                    continue;
-                }
-                let accesses = known.iter_mut().zip(volumes).zip(blocks);
-                for ((known, &volume), &block) in accesses {
-                    *known = if *known != 0 && (volume.0 == 0 || has_far) {
-                        *known - 1
-                    } else {
-                        self.number_slowly(volume, block)?
-                    };
-                }
-            }
-            numbers.extend_from_slice(known);
+        let (known, turned) = (&mut known[..blocks.len()], &mut turned[..blocks.len()]);
+        for (turned, &block) in turned.iter_mut().zip(blocks) {
+            *turned = block.wrapping_sub(origin).rotate_right(turn);
         }
+        let has_far = !self.far.is_empty();
+        if has_far {
+            self.far.approach(volumes, turned, &mut places);
+        }
+        for ((at, known), &turned) in known.iter_mut().enumerate().zip(turned.iter()) {
+            let place = self.near.get(turned as usize);
+            *known = place.copied().unwrap_or(0);
+            meanwhile(at);
+        }
+        let mut volume_bits = (0..blocks.len()).fold(0, |bits, at| bits | volumes.of(at).0);
+        if has_far {
+            self.far.find(&places, volumes, turned, known);
+            // What is known now is known of its own volume.
+            volume_bits = 0;
+        }
+        for (begin, known) in (0..).step_by(FEW).zip(known.chunks_mut(FEW)) {
+            let are_known = known.iter().fold(true, |are, &known| are & (known != 0));
+            if are_known && volume_bits == 0 {
+                known.iter_mut().for_each(|known| *known -= 1);
+                continue;
+            }
+            for (at, known) in (begin..).zip(known) {
+                let volume = volumes.of(at);
+                *known = if *known != 0 && (volume.0 == 0 || has_far) {
+                    *known - 1
+                } else {
+                    self.number_slowly(volume, blocks[at])?
+                };
+            }
+        }
+        numbers.extend_from_slice(known);
         Some(())
     }
 
@@ -249,7 +246,7 @@ impl Numbering {
 
 #[cfg(test)]
 mod tests {
-    use super::{Numbering, VolumeId};
+    use super::{BATCH, Numbering, VolumeId};
     use proptest::prelude::{Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
     use std::collections::HashMap;
 
@@ -270,10 +267,10 @@ mod tests {
                 prop_assert_eq!(one.count() as usize, map.len());
             }
             let mut found = Vec::new();
-            for batch in blocks.chunks(100) {
+            for batch in blocks.chunks(BATCH) {
                 let volumes: Vec<VolumeId> = batch.iter().map(|b| VolumeId(b.0)).collect();
                 let batch: Vec<u64> = batch.iter().map(|b| b.1).collect();
-                prop_assert_eq!(all.number_all(&volumes, &batch, &mut found, |_| {}), Some(()));
+                prop_assert_eq!(all.number_all(&volumes[..], &batch, &mut found, |_| {}), Some(()));
             }
             prop_assert_eq!(found, expected);
             let named: Vec<_> = all.blocks().into_iter().map(|(volume, block)| (volume.0, block)).collect();

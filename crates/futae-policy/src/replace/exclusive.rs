@@ -92,8 +92,7 @@ impl Policy for Exclusive {
                 self.served.push_front(SERVED, slot);
             }
             (true, false) => {
-                self.demoted.hit(slot, access);
-                self.demoted.remove(slot, Departure::Promoted);
+                self.demoted.hand_up(slot, access);
                 self.is_served[slot.i()] = true;
                 self.served.push_front(SERVED, slot);
             }

@@ -59,6 +59,12 @@ impl Policy for Lru {
         self.order.remove(slot);
     }
 
+    /// Where the block was in the order leaves no trace.
+    #[inline]
+    fn hand_up(&mut self, slot: Slot, _access: &Access) {
+        self.order.remove(slot);
+    }
+
     fn order(&self) -> Vec<Slot> {
         self.order.iter_back().collect()
     }

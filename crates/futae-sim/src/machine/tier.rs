@@ -119,13 +119,14 @@ pub(super) trait Take<B>: Send {
 impl<P: RegisteredPolicy, I: Index + Send, B: Outlet> Take<B> for Tier<P, I> {
     fn take(&mut self, messages: &[Message], served: &mut [Served], below: &mut B) {
         let mut likely = [Slot(0); AHEAD];
+        self.prefetch(&messages[..messages.len().min(AHEAD)]);
         let mut groups = messages.chunks(AHEAD).peekable();
         while let Some(few) = groups.next() {
-            if let Some(next) = groups.peek() {
-                self.prefetch(next);
-            }
+            let next = groups.peek().copied().unwrap_or_default();
             self.look_ahead(few, &mut likely);
-            for (message, &likely) in few.iter().zip(&likely) {
+            for (at, (message, &likely)) in few.iter().zip(&likely).enumerate() {
+                // One by one: many at once would be waited for.
+                self.prefetch(next.get(at..=at).unwrap_or_default());
                 self.offer(message, likely, served, below);
             }
         }

@@ -4,7 +4,7 @@ use super::places::Places;
 use super::trace::{DenseTrace, access};
 use super::view::{SECTOR_BYTES, View};
 use crate::format::KEYED_BYTES;
-use crate::numbering::{BATCH, Numbering};
+use crate::numbering::{BATCH, Numbering, OnFirst, Volumes};
 use crate::{Request, RequestKind, RequestReader, TraceError, TraceErrorKind};
 use futae_policy::VolumeId;
 
@@ -123,7 +123,7 @@ impl Builder {
         let mut next = others.chunks(BATCH).skip(1);
         for blocks in &mut whole {
             self.numbering.prefetch(next.next().unwrap_or_default());
-            self.number(&[VolumeId(0); BATCH], blocks, 0)?;
+            self.number(OnFirst, blocks, 0)?;
         }
         for &block in whole.remainder() {
             self.access(VolumeId(0), block, false)?;
@@ -162,7 +162,7 @@ impl Builder {
     #[inline]
     fn number(
         &mut self,
-        volumes: &[VolumeId],
+        volumes: impl Volumes,
         blocks: &[u64],
         marks: u64,
     ) -> Result<(), TraceErrorKind> {

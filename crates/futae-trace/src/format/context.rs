@@ -2,7 +2,7 @@
 
 use super::TraceErrorKind;
 use crate::dense::SECTOR_BYTES;
-use crate::numbering::{BATCH, Far};
+use crate::numbering::{BATCH, Keys};
 use crate::request::OBJECT_BYTES;
 use crate::{Noted, Request, RequestKind};
 use futae_policy::VolumeId;
@@ -39,7 +39,7 @@ pub struct Context {
     last: u32,
     /// Where the volume of this record begins on the last volume, on which it lies if this is not 0.
     folded_at: u64,
-    hashed: Far,
+    hashed: Keys,
     /// Numbers of objects by the hash of their names.
     named: HashMap<u128, u64>,
     /// The time to live in each request so far, in seconds, 0 for none; `None` if lifetimes are not
@@ -70,7 +70,7 @@ impl Context {
             volumes: Vec::new(),
             last: 0,
             folded_at: 0,
-            hashed: Far::default(),
+            hashed: Keys::default(),
             named: HashMap::new(),
             lives: None,
             latencies: None,
@@ -347,9 +347,8 @@ impl Context {
                 }
                 continue;
             }
-            // Their addresses are prefetched together.
-            let volumes = [VolumeId(0); BATCH];
-            self.hashed.approach(&volumes, few, &mut [0; BATCH]);
+            // Their places are prefetched together.
+            self.hashed.prefetch(few);
             for key in few {
                 *key = self.offset_bytes(*key) / SECTOR_BYTES;
             }
@@ -371,13 +370,7 @@ impl Context {
 
     #[inline]
     fn hashed(&mut self, key: u64) -> u64 {
-        let volume = VolumeId(0);
-        let number = self.hashed.get(volume, key).unwrap_or_else(|| {
-            // A simulation has fewer blocks than there are numbers here.
-            let next = self.hashed.len().min(u32::MAX as usize - 1) as u32;
-            self.hashed.add(volume, key, next);
-            next
-        });
+        let number = self.hashed.number(key);
         self.keys + u64::from(number)
     }
 }

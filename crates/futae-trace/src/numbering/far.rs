@@ -54,7 +54,7 @@ impl Far {
     /// waiting for them: many such reads do not wait for each other, as those of one search after
     /// another do.
     #[inline]
-    pub fn approach(&self, volumes: &[VolumeId], blocks: &[u64], places: &mut [usize; BATCH]) {
+    pub fn approach(&self, volumes: impl Volumes, blocks: &[u64], places: &mut [usize; BATCH]) {
         match &self.0 {
             Entries::Narrow(table) => table.approach(volumes, blocks, places),
             Entries::Wide(table) => table.approach(volumes, blocks, places),
@@ -67,7 +67,7 @@ impl Far {
     pub fn find(
         &self,
         places: &[usize; BATCH],
-        volumes: &[VolumeId],
+        volumes: impl Volumes,
         blocks: &[u64],
         known: &mut [u32],
     ) {
@@ -103,6 +103,29 @@ impl Far {
         if let Entries::Wide(table) = &mut self.0 {
             table.add(wide);
         }
+    }
+}
+
+/// The volume of each block of a batch.
+pub trait Volumes: Copy {
+    fn of(self, at: usize) -> VolumeId;
+}
+
+impl Volumes for &[VolumeId] {
+    #[inline]
+    fn of(self, at: usize) -> VolumeId {
+        self[at]
+    }
+}
+
+/// All blocks are on the first volume.
+#[derive(Clone, Copy)]
+pub struct OnFirst;
+
+impl Volumes for OnFirst {
+    #[inline]
+    fn of(self, _at: usize) -> VolumeId {
+        VolumeId(0)
     }
 }
 
@@ -241,9 +264,9 @@ impl<E: Entry> Table<E> {
     }
 
     #[inline]
-    fn approach(&self, volumes: &[VolumeId], blocks: &[u64], places: &mut [usize; BATCH]) {
-        for ((place, &volume), &block) in places.iter_mut().zip(volumes).zip(blocks) {
-            *place = self.start(volume, block);
+    fn approach(&self, volumes: impl Volumes, blocks: &[u64], places: &mut [usize; BATCH]) {
+        for (at, (place, &block)) in places.iter_mut().zip(blocks).enumerate() {
+            *place = self.start(volumes.of(at), block);
             prefetch(&self.entries, *place);
         }
     }
@@ -252,12 +275,13 @@ impl<E: Entry> Table<E> {
     fn find(
         &self,
         places: &[usize; BATCH],
-        volumes: &[VolumeId],
+        volumes: impl Volumes,
         blocks: &[u64],
         known: &mut [u32],
     ) {
-        let all = known.iter_mut().zip(places).zip(volumes).zip(blocks);
-        for (((known, &place), &volume), &block) in all {
+        let all = known.iter_mut().zip(places).zip(blocks).enumerate();
+        for (at, ((known, &place), &block)) in all {
+            let volume = volumes.of(at);
             if *known == 0 || volume.0 != 0 {
                 let found = self.entries[self.search(place, volume, block)];
                 // An empty one comes to 0.
@@ -293,7 +317,7 @@ impl<E: Entry> Table<E> {
 /// Spreads blocks over all 64 bits: both halves of a long product, so that no bit of the block is
 /// without influence on the upper ones.
 #[inline]
-fn hash(volume: VolumeId, block: u64) -> u64 {
+pub(super) fn hash(volume: VolumeId, block: u64) -> u64 {
     let mixed = block ^ u64::from(volume.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let product = u128::from(mixed ^ 0xA076_1D64_78BD_642F) * 0xE703_7ED1_A0B4_28DB;
     (product >> 64) as u64 ^ product as u64
