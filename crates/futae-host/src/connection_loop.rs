@@ -15,7 +15,7 @@ use crate::budget::{Account, Budget};
 use crate::intake::{Arrived, Filled, Intake};
 use crate::kept_clients::{Parting, Unread};
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Sent};
 use crate::quota::Quota;
 use crate::rate::{Rate, Turn};
 use crate::requests::{Gathered, carried, memory_of, needs_cache};
@@ -302,15 +302,15 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         if !self.has_unsent() {
             return;
         }
-        match self.outbox.send(self.wire) {
-            Ok(sent) => {
-                self.held_requests = self.held_requests.saturating_sub(sent.replies as usize);
-                self.account.moved(sent.bytes);
-                self.account.give_back(sent.released_bytes);
-                self.traffic.replies.fetch_add(sent.replies, Relaxed);
-                self.traffic.sends.fetch_add(sent.calls, Relaxed);
-            }
-            Err(_) => self.lose_peer(),
+        let mut sent = Sent::default();
+        let ended = self.outbox.send(self.wire, &mut sent);
+        self.held_requests = self.held_requests.saturating_sub(sent.replies as usize);
+        self.account.moved(sent.bytes);
+        self.account.give_back(sent.released_bytes);
+        self.traffic.replies.fetch_add(sent.replies, Relaxed);
+        self.traffic.sends.fetch_add(sent.calls, Relaxed);
+        if ended.is_err() {
+            self.lose_peer();
         }
     }
 

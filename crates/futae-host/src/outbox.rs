@@ -120,22 +120,21 @@ impl Outbox {
         (held_bytes, untold.map(|failure| *failure))
     }
 
-    /// Sends as much as the socket accepts without waiting.
-    pub(crate) fn send(&mut self, wire: &mut Wire<'_>) -> io::Result<Sent> {
-        let mut sent = Sent::default();
+    /// Sends as much as the socket accepts without waiting, and adds it to `sent`, also before an error.
+    pub(crate) fn send(&mut self, wire: &mut Wire<'_>, sent: &mut Sent) -> io::Result<()> {
         if self.frames.is_empty() {
-            sent.bytes = wire.flush()? as u64;
+            sent.bytes += wire.flush()? as u64;
         }
         while !self.frames.is_empty() {
             let (offered, taken) = self.send_once(wire)?;
             sent.calls += 1;
             sent.bytes += taken as u64;
-            self.advance(taken, &mut sent);
+            self.advance(taken, sent);
             if taken < offered {
                 break;
             }
         }
-        Ok(sent)
+        Ok(())
     }
 
     /// One system call: returns bytes offered and bytes accepted.
@@ -216,9 +215,8 @@ mod tests {
         let mut total = Sent::default();
         let mut chunk = vec![0; 70_001];
         while received.len() < expected.len() {
-            let sent = outbox.send(&mut Wire::Plain(ours.as_fd())).expect("send");
-            total.replies += sent.replies;
-            total.released_bytes += sent.released_bytes;
+            let sent = outbox.send(&mut Wire::Plain(ours.as_fd()), &mut total);
+            sent.expect("send");
             let got = theirs.read(&mut chunk).expect("read");
             received.extend_from_slice(&chunk[..got]);
         }
@@ -234,7 +232,9 @@ mod tests {
         for _ in 0..512 {
             outbox.push(Frame::head(&[7; 16], 0));
         }
-        let sent = outbox.send(&mut Wire::Plain(ours.as_fd())).expect("send");
+        let mut sent = Sent::default();
+        let ended = outbox.send(&mut Wire::Plain(ours.as_fd()), &mut sent);
+        ended.expect("send");
         assert_eq!((sent.replies, sent.calls), (512, 1));
         theirs.read_exact(&mut [0; 512 * 16]).expect("all of it");
     }
@@ -247,7 +247,7 @@ mod tests {
         outbox.push(Frame::head(&[0; 16], 0));
         assert_eq!(
             outbox
-                .send(&mut Wire::Plain(ours.as_fd()))
+                .send(&mut Wire::Plain(ours.as_fd()), &mut Sent::default())
                 .expect_err("gone")
                 .kind(),
             io::ErrorKind::BrokenPipe

@@ -185,7 +185,9 @@ pub(crate) fn carried(header: &RequestHeader) -> u64 {
 /// Bytes that a request and its reply keep in memory.
 pub(crate) fn memory_of(header: &RequestHeader, engine: &Engine) -> u64 {
     match header.command {
+        // They are answered at once, or have no answer.
         _ if is_empty(header) => 0,
+        Command::Disconnect | Command::Unknown(_) => 0,
         Command::BlockStatus => answer::BLOCK_STATUS_BYTES,
         Command::Read => {
             let length = header.length_bytes.into();

@@ -7,6 +7,7 @@
 //! | [`manual`] | the commands of a program as a page of Markdown |
 //! | [`progress`] | a progress bar |
 //! | [`table`] | plain tables, percentages, counts |
+//! | [`text_file`] | text files that a user names |
 
 #![forbid(unsafe_code)]
 
@@ -14,3 +15,4 @@ pub mod failure;
 pub mod manual;
 pub mod progress;
 pub mod table;
+pub mod text_file;

@@ -12,6 +12,7 @@ use futae_log::{LogArgs, utc};
 use futae_observe::{Http, Moves, Period};
 use futae_terminal::failure::Failure;
 use futae_terminal::table::Table;
+use futae_terminal::text_file::read_text;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::{self, File};
 use std::io::{BufReader, Write};
@@ -60,7 +61,7 @@ pub struct Args {
 /// Balances until SIGTERM, SIGINT or SIGHUP.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let path = args.config.display();
-    let text = fs::read_to_string(&args.config).with_context(|| path.to_string())?;
+    let text = read_text(&args.config).with_context(|| path.to_string())?;
     let config =
         Config::parse(&text).map_err(|error| Failure::usage(format!("{path}: {error}")))?;
     if let Some(recorded) = &args.advise {

@@ -3,6 +3,7 @@
 use anyhow::Context;
 use futae_balance::Config;
 use futae_terminal::failure::Failure;
+use futae_terminal::text_file::read_text;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -20,7 +21,7 @@ pub struct Args {
 /// Checks, and says in a line what the file comes to.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let path = args.file.display();
-    let text = std::fs::read_to_string(&args.file).with_context(|| path.to_string())?;
+    let text = read_text(&args.file).with_context(|| path.to_string())?;
     let found = if is_of_balance(&text) {
         let config = Config::parse(&text);
         let config = config.map_err(|error| Failure::usage(format!("{path}: {error}")))?;

@@ -6,8 +6,8 @@ use futae_policy::{Kind, PolicySpec};
 use futae_sim::forecast::Estimate;
 use futae_sim::{Link, WriteMode};
 use futae_terminal::failure::Failure;
+use futae_terminal::text_file::read_text;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::Path;
 
 /// The policy that models how the kernel of a guest replaces pages.
@@ -105,8 +105,7 @@ pub struct Choice {
 impl Forecast {
     /// Reads what `futae advise --save` wrote.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let text =
-            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
         let forecast: Self = serde_json::from_str(&text).with_context(|| {
             format!(
                 "{} is no forecast that futae advise --save wrote",

@@ -15,8 +15,9 @@ use futae_host::{Export, Listen, RateLimits, Server, ServerOptions};
 use futae_nbd::ClientWish;
 use futae_policy::{Class, PolicySpec};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
+use std::{panic, process, thread};
 use tempfile::TempDir;
 
 pub const BLOCK: u64 = 4096;
@@ -34,8 +35,25 @@ pub fn engine(policy: &str, capacity_blocks: u32) -> Arc<Engine> {
     engine_of(BLOCK, policy, capacity_blocks)
 }
 
+/// A panic on a thread of the server ends the test program: nobody joins these threads and looks.
+fn end_with_the_server() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            usual(info);
+            let thread = thread::current();
+            let of_server = ["connection", "accept", "vhost queue", "ring", "extents"];
+            if thread.name().is_some_and(|name| of_server.contains(&name)) {
+                process::abort();
+            }
+        }));
+    });
+}
+
 /// Blocks of another size.
 pub fn engine_of(block_bytes: u64, policy: &str, capacity_blocks: u32) -> Arc<Engine> {
+    end_with_the_server();
     let policy: PolicySpec = policy.parse().expect("a policy");
     let options = EngineOptions {
         block_bytes,

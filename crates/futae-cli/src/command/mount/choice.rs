@@ -4,6 +4,7 @@
 use crate::defaults::MOUNT_POLICY;
 use futae_policy::{Argument, Kind, PolicySpec};
 use futae_terminal::failure::Failure;
+use futae_terminal::text_file::read_text;
 use futae_units::Size;
 use std::path::{Path, PathBuf};
 
@@ -85,8 +86,7 @@ impl Choice {
             return Ok(None);
         };
         let from = format!("--pin-file {}", path.display());
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("{from}: {error}")))?;
+        let text = read_text(path).map_err(|error| Failure::usage(format!("{from}: {error}")))?;
         let lines = (1..).zip(text.lines()).map(|(number, line): (u32, _)| {
             let line = line.split('#').next().unwrap_or_default().trim();
             (line, format!(", line {number}"))

@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use futae_terminal::failure::Failure;
+use futae_terminal::text_file::read_text;
 use serde_json::Value;
-use std::fs;
 use std::path::Path;
 
 /// A simulation, as far as it is drawn.
@@ -40,7 +40,7 @@ const CONDITIONS: [[&str; 2]; 6] = [
 /// The runs of a file, CSV or JSON as its first character says.
 pub fn read(path: &Path) -> Result<Vec<Run>, Failure> {
     let shown = path.display();
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    let text = read_text(path).with_context(|| format!("cannot read {shown}"))?;
     let runs = match text.trim_start().starts_with('{') {
         true => of_json(&text),
         false => of_csv(&text),

@@ -3,6 +3,7 @@
 use crate::plot::{Line, Look, Plot, Scale};
 use anyhow::Context;
 use futae_terminal::failure::Failure;
+use futae_terminal::text_file::read_text;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -41,7 +42,7 @@ pub fn over_time(files: &[PathBuf]) -> Result<Plot, Failure> {
     let mut reports = Vec::new();
     for file in files {
         let shown = file.display();
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+        let text = read_text(file).with_context(|| format!("cannot read {shown}"))?;
         let report: Report = serde_json::from_str(&text)
             .map_err(|error| Failure::usage(format!("{shown} is no JSON of futae sim: {error}")))?;
         reports.push(report);

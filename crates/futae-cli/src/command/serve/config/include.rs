@@ -4,6 +4,7 @@ use super::file::ConfigFile;
 use anyhow::Context;
 use clap::{ArgAction, Command};
 use futae_terminal::failure::Failure;
+use futae_terminal::text_file::read_text;
 use glob::{MatchOptions, Pattern};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ fn read_below(
     command: &Command,
     above: &mut Vec<PathBuf>,
 ) -> Result<ConfigFile, Failure> {
-    let text = std::fs::read_to_string(path);
+    let text = read_text(path);
     let text = text.with_context(|| format!("--config {}", path.display()))?;
     take_below(path, &text, command, above)
 }
