@@ -31,6 +31,8 @@ const QUANTUM: u64 = 256 << 10;
 const RESERVE: u64 = MAX_PAYLOAD_BYTES as u64 + QUANTUM;
 /// The largest allotment of a connection.
 const ALLOTMENT_MAX: u64 = 256 << 10;
+/// What a READ or WRITE of a page counts.
+const PAGE_REQUEST: u64 = STATE_BYTES + IoBuf::memory_bytes(PAGE_BYTES as u64);
 /// A connection that has moved this many bytes is not stalled.
 const MOVED_ENOUGH: u64 = 1 << 20;
 
@@ -243,19 +245,20 @@ impl Account {
     pub(crate) fn new(budget: &Arc<Budget>, export: usize, mailbox: &Arc<Mailbox>) -> Self {
         // The rest of the allotment covers the buffer of requests and the thread. If there is any room for it, a request of a page
         // fits.
-        let page = STATE_BYTES + IoBuf::memory_bytes(PAGE_BYTES as u64);
-        let own = (budget.allotment / 4).max(page.min(budget.allotment / 2));
+        let own = (budget.allotment / 4).max(PAGE_REQUEST.min(budget.allotment / 2));
         Self::with_own(own, budget, export, mailbox)
     }
 
-    /// The account of one of this many queues of a disk, which share an allotment and have no buffers of requests.
+    /// The account of one of this many queues of a disk, which share an allotment and have no buffers of requests. A request of a
+    /// page fits.
     pub(crate) fn of_queue(
         queues: u64,
         budget: &Arc<Budget>,
         export: usize,
         mailbox: &Arc<Mailbox>,
     ) -> Self {
-        Self::with_own(budget.allotment / queues, budget, export, mailbox)
+        let own = (budget.allotment / queues).max(PAGE_REQUEST);
+        Self::with_own(own, budget, export, mailbox)
     }
 
     fn with_own(own: u64, budget: &Arc<Budget>, export: usize, mailbox: &Arc<Mailbox>) -> Self {
