@@ -131,7 +131,7 @@ fn take_orders(shared: &Shared, stream: UnixStream) -> io::Result<()> {
     stream.set_write_timeout(Some(IDLE))?;
     let mut lines = BufReader::new(&stream);
     loop {
-        if lines.buffer().is_empty() && stopped_before(shared, &stream)? {
+        if lines.buffer().is_empty() && stopped_before(shared, &stream, IDLE)? {
             return Ok(());
         }
         let mut line = Vec::new();
@@ -154,14 +154,16 @@ fn take_orders(shared: &Shared, stream: UnixStream) -> io::Result<()> {
     }
 }
 
-/// Waits for the next line to begin; `true` if there are to be no more orders.
-fn stopped_before(shared: &Shared, stream: &UnixStream) -> io::Result<bool> {
+/// Waits for the next line to begin; `true` if there are to be no more orders. An error after `idle`.
+fn stopped_before(shared: &Shared, stream: &UnixStream, idle: Duration) -> io::Result<bool> {
     let mut fds = [
         PollFd::new(&shared.stop, PollFlags::IN),
         PollFd::new(stream, PollFlags::IN),
     ];
-    let idle = Timespec::try_from(IDLE).ok();
-    poll(&mut fds, idle.as_ref())?;
+    let idle = Timespec::try_from(idle).ok();
+    if poll(&mut fds, idle.as_ref())? == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
     Ok(fds[0].revents().contains(PollFlags::IN))
 }
 
@@ -212,6 +214,23 @@ mod tests {
         drop(control);
         assert!(!path.exists(), "the socket is left");
         assert!(ask(&path, &json!({ "command": "ping" })).is_err());
+    }
+
+    #[test]
+    fn one_that_says_nothing_is_closed_after_its_time_and_not_after_twice_that() {
+        let shared = Shared {
+            orders: ping(),
+            controllers: AtomicUsize::new(1),
+            stop: eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd"),
+        };
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let next = |idle| stopped_before(&shared, &ours, idle);
+        let late = next(Duration::from_millis(1)).expect_err("nothing has come");
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        theirs.write_all(b"{").expect("written");
+        assert!(!next(IDLE).expect("an order"));
+        rustix::io::write(&shared.stop, &1u64.to_ne_bytes()).expect("told");
+        assert!(next(IDLE).expect("the end"));
     }
 
     #[test]

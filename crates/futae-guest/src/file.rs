@@ -8,7 +8,7 @@ use crate::split_reads::SplitReads;
 use crate::under_way::UnderWay;
 use fuser::Errno;
 use futae_engine::{
-    Asked, ClientId, Done, Engine, IoBuf, IoError, Latencies, Operation, ReadRange, Request,
+    Asked, ClientId, Done, Engine, Extent, IoBuf, IoError, Latencies, Operation, ReadRange, Request,
 };
 use futae_policy::VolumeId;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -273,31 +273,40 @@ impl VolumeFile {
         self.submit(operation, without_data(under_way, done));
     }
 
-    /// The start of the next data or hole, at or after `offset`.
-    pub(crate) fn seek(&self, offset: u64, whence: i32) -> Result<u64, Errno> {
+    /// Finds the start of the next data or hole, at or after `offset`. The store may take long to tell, so the answer comes
+    /// on another thread.
+    pub(crate) fn seek(
+        &self,
+        offset: u64,
+        whence: i32,
+        done: impl FnOnce(Result<u64, Errno>) + Send + 'static,
+    ) {
         let wants_hole = match whence {
             SEEK_DATA => false,
             SEEK_HOLE => true,
-            _ => return Err(Errno::EINVAL),
+            _ => return done(Err(Errno::EINVAL)),
         };
-        if offset >= self.size_bytes {
-            return Err(Errno::ENXIO);
+        let size_bytes = self.size_bytes;
+        if offset >= size_bytes {
+            return done(Err(Errno::ENXIO));
         }
-        let length = self.size_bytes - offset;
-        let extents = self.engine.extents(self.volume, offset, length);
-        let mut at = offset;
-        for extent in extents.map_err(|error| errno(&error))? {
-            if extent.hole == wants_hole {
-                return Ok(at);
+        let found = move |extents: Vec<Extent>| {
+            let mut at = offset;
+            for extent in extents {
+                if extent.hole == wants_hole {
+                    return Ok(at);
+                }
+                at += extent.length;
             }
-            at += extent.length;
-        }
-        // The end of the file counts as a hole.
-        if wants_hole {
-            Ok(self.size_bytes)
-        } else {
-            Err(Errno::ENXIO)
-        }
+            // The end of the file counts as a hole.
+            wants_hole.then_some(size_bytes).ok_or(Errno::ENXIO)
+        };
+        let told = move |extents: Result<_, IoError>| {
+            done(extents.map_err(|error| errno(&error)).and_then(found));
+        };
+        let length = size_bytes - offset;
+        let engine = &self.engine;
+        engine.extents_later(self.volume, offset, length, Box::new(told));
     }
 }
 

@@ -431,14 +431,14 @@ impl Filesystem for VolumeDirectory {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let found = u64::try_from(offset).map_err(|_| Errno::ENXIO);
-        let found = found.and_then(|offset| match self.file(inode) {
-            Some(file) => file.seek(offset, whence),
-            None => Err(Errno::EISDIR),
-        });
-        match found {
+        let done = move |found| match found {
             Ok(offset) => reply.offset(offset as i64),
             Err(errno) => reply.error(errno),
+        };
+        match (u64::try_from(offset), self.file(inode)) {
+            (Err(_), _) => done(Err(Errno::ENXIO)),
+            (_, None) => done(Err(Errno::EISDIR)),
+            (Ok(offset), Some(file)) => file.seek(offset, whence, done),
         }
     }
 }

@@ -197,7 +197,7 @@ fn transmit(
         volume: export.volume,
         client: joined.id(),
         export: number,
-        quota,
+        quota: quota.clone(),
         rate,
         rules,
     };
@@ -214,6 +214,9 @@ fn transmit(
     drop(unread);
     // Without a descriptor for the wake-up, the connection cannot be served.
     let ending = serving.map_or(Ok(Left::Gone), ConnectionLoop::run);
+    if let Some(quota) = quota {
+        quota.leave(None);
+    }
     let (requests, seconds) = (link.traffic.read().requests, opened.elapsed().as_secs_f64());
     debug!(
         %peer,

@@ -177,6 +177,22 @@ impl Part {
         rung.iter().for_each(|mailbox| mailbox.ring());
     }
 
+    /// One that may have been rung will not try again: free room is for the next. `mailbox` is its own, if that still
+    /// exists.
+    pub(crate) fn leave(&self, mailbox: Option<&Arc<Mailbox>>) {
+        let mut rung = Vec::new();
+        let mut inner = self.fair.lock();
+        if let (Some(at), Some(mailbox)) = (inner.position(self.number), mailbox) {
+            let is_other = |one: &Waiter| one.mailbox.as_ptr() != Arc::as_ptr(mailbox);
+            inner.members[at].waiting.retain(is_other);
+        }
+        if inner.used < self.fair.max {
+            inner.ring(self.fair.rung_max, &mut rung);
+        }
+        drop(inner);
+        rung.iter().for_each(|mailbox| mailbox.ring());
+    }
+
     /// Changes the weight.
     pub(crate) fn set_weight(&self, weight: u32) {
         let mut inner = self.fair.lock();

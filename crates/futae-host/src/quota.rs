@@ -95,15 +95,38 @@ impl Quota {
         self.give_back_own();
     }
 
-    /// Rings the first waiter that still exists. Rings all waiters if no request is under way, since no later completion
-    /// would ring them, and the first may not need the place any more.
+    /// One that may have been rung will not try again: a free place is for the next. `mailbox` is its own, if that still
+    /// exists.
+    pub(crate) fn leave(&self, mailbox: Option<&Arc<Mailbox>>) {
+        if let Some(part) = &self.part {
+            part.leave(mailbox);
+        }
+        let mut inner = self.lock();
+        if let Some(mailbox) = mailbox {
+            inner
+                .queue
+                .retain(|known| known.as_ptr() != Arc::as_ptr(mailbox));
+        }
+        if inner.used < self.max {
+            inner.ring();
+        }
+    }
+
     fn give_back_own(&self) {
         let mut inner = self.lock();
         inner.used = inner.used.saturating_sub(1);
-        while let Some(next) = inner.queue.pop_front() {
+        inner.ring();
+    }
+}
+
+impl Inner {
+    /// Rings the first waiter that still exists. Rings all waiters if no request is under way, since no later completion
+    /// would ring them, and the first may not need the place any more.
+    fn ring(&mut self) {
+        while let Some(next) = self.queue.pop_front() {
             let Some(next) = next.upgrade() else { continue };
             next.ring();
-            if inner.used > 0 {
+            if self.used > 0 {
                 break;
             }
         }
@@ -141,6 +164,14 @@ mod tests {
         quota.give_back();
         assert!(was_rung(&here), "the place is for the one who is there");
         assert!(quota.take(&here) && !quota.take(&holder));
+        // One that was rung and leaves passes that on.
+        let patient = mailbox();
+        assert!(!quota.take(&patient));
+        quota.give_back();
+        assert!(was_rung(&holder) && !was_rung(&patient));
+        drop(holder);
+        quota.leave(None);
+        assert!(was_rung(&patient), "nobody else would");
     }
 
     #[test]

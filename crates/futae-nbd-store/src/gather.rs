@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futae_engine::{IoBuf, IoError, StoreDone, StoreResult};
 
-use super::session::{Body, Finish, Order};
+use super::order::{Body, Finish, Order};
 use futae_nbd::request::Command;
 
 /// The results of an operation's parts.

@@ -22,6 +22,7 @@ mod fence;
 mod gather;
 mod manager;
 mod open;
+mod order;
 mod outbox;
 mod pace;
 mod receiver;
@@ -51,7 +52,8 @@ use futae_nbd::export::TransmissionFlags;
 use futae_nbd::request::{Command, CommandFlags};
 use futae_nbd::uri::NbdUri;
 use open::{check_sizes, open};
-use session::{Body, Errand, Finish, Order};
+use order::{Body, Finish, Order};
+use session::Errand;
 use shared::{LOST_WRITES, Shared};
 use task::{COMMAND_BITS, Task};
 
@@ -296,6 +298,10 @@ impl Store for NbdStore {
             return;
         };
         if whole && session.has(TransmissionFlags::SEND_CACHE) {
+            if !session.has_room_for_notice() {
+                self.shared.hints_dropped.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
             let order = Order::new(
                 Command::Cache,
                 offset,

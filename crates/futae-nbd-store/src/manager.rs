@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 use super::error::ConnectError;
-use super::open::{check_sizes, open};
+use super::open::{check_sizes, open, step};
+use super::order::{Finish, Order};
 use super::pace::Pace;
 use super::receiver;
-use super::session::{Errand, Finish, Order, Session};
+use super::session::{Errand, Session};
 use super::shared::{LOST_WRITES, Shared};
 use super::socket::Socket;
 use futae_nbd::client::ClientExport;
@@ -88,10 +89,24 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
             }
             Ok(Errand::End) | Err(RecvTimeoutError::Disconnected) => {
                 // There may be another connection since the store was dropped.
-                return shared.session().finish();
+                return end(&shared.session(), step(shared.timeout), errands);
             }
         }
     }
+}
+
+/// Ends the last connection, also if the server takes nothing more.
+fn end(session: &Session, patience: Duration, errands: &Receiver<Errand>) {
+    session.finish();
+    let deadline = Instant::now() + patience;
+    while !session.is_lost() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // The loss of the connection is one of them. Nobody waits for any other.
+        if errands.recv_timeout(left).is_err() {
+            break;
+        }
+    }
+    session.socket.shut_down();
 }
 
 /// A time without a connection, for the log.

@@ -11,6 +11,16 @@ use std::time::Duration;
 /// How long a server may take for each step of connecting and of the handshake, at most.
 const STEP_MAX: Duration = Duration::from_secs(10);
 
+/// How long a server that may take `timeout` for a request (zero: no limit) may take for a step of a connection's beginning
+/// or end.
+pub(crate) fn step(timeout: Duration) -> Duration {
+    if timeout.is_zero() {
+        STEP_MAX
+    } else {
+        timeout.min(STEP_MAX)
+    }
+}
+
 /// Connects and negotiates. The server may take as long for each step as for a request (`timeout`; zero: no limit), but 10 s at
 /// most.
 pub(crate) fn open(
@@ -18,11 +28,7 @@ pub(crate) fn open(
     wish: &ClientWish,
     timeout: Duration,
 ) -> Result<(Socket, ClientExport), ConnectError> {
-    let step = if timeout.is_zero() {
-        STEP_MAX
-    } else {
-        timeout.min(STEP_MAX)
-    };
+    let step = step(timeout);
     let fail = |problem: String| ConnectError::new(uri, problem);
     let mut socket = Socket::connect(uri, step).map_err(|error| {
         let problem = in_time(&error, step).unwrap_or_else(|| error.to_string());

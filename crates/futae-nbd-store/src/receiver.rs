@@ -6,7 +6,8 @@ use std::sync::Arc;
 use futae_engine::Extent;
 
 use super::coverage::Fault;
-use super::session::{Body, Session, Waiting};
+use super::order::Body;
+use super::session::{Session, Waiting};
 use futae_nbd::constants::STATE_ZERO;
 use futae_nbd::error::{ErrorNumber, WireError};
 use futae_nbd::reply::{Reply, parse_reply};
@@ -213,7 +214,7 @@ impl Receiver<'_> {
                 ))
             } else {
                 let (offset, length) = (waiting.order.offset, waiting.order.length as usize);
-                place(&mut waiting, offset, length).and_then(|place| self.receive_into(place))
+                self.receive_part(&mut waiting, offset, length)
             };
         }
         self.settle_if(outcome, cookie, waiting, true)
@@ -221,7 +222,7 @@ impl Receiver<'_> {
 
     fn data(&mut self, cookie: u64, offset: u64, bytes: usize, last: bool) -> Result<(), End> {
         let mut waiting = self.waiting(cookie)?;
-        let outcome = place(&mut waiting, offset, bytes).and_then(|place| self.receive_into(place));
+        let outcome = self.receive_part(&mut waiting, offset, bytes);
         self.settle_if(outcome, cookie, waiting, last)
     }
 
@@ -235,6 +236,24 @@ impl Receiver<'_> {
         last: bool,
     ) -> Result<(), End> {
         self.settle(cookie, waiting, last && outcome.is_ok());
+        outcome
+    }
+
+    /// Receives data into a part of a READ's buffer. If it is not here yet, the command still counts as one that waits.
+    fn receive_part(
+        &mut self,
+        waiting: &mut Waiting,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<(), End> {
+        let sent = waiting.sent;
+        let place = place(waiting, offset, bytes)?;
+        if bytes <= self.end - self.start {
+            return self.receive_into(place);
+        }
+        self.session.receives(Some(sent));
+        let outcome = self.receive_into(place);
+        self.session.receives(None);
         outcome
     }
 

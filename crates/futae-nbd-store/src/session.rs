@@ -3,17 +3,15 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, SyncSender};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futae_engine::{Extent, IoBuf, IoError, IoErrorKind, StoreDone};
+use futae_engine::{IoBuf, IoError, IoErrorKind, StoreDone};
 
-use super::coverage::Coverage;
 use super::error::ConnectError;
-use super::extents::Extents;
+use super::order::{Body, Finish, Order};
 use super::outbox::{Frame, Outbox, Urgency};
 use super::socket::Socket;
 use futae_nbd::client::ClientExport;
@@ -25,6 +23,10 @@ use futae_nbd::request::{Command, CommandFlags, RequestHeader};
 /// With more commands than this in flight, the next one is left to the sender thread, so that many
 /// are sent in one system call.
 const INLINE_IN_FLIGHT_MAX: usize = 8;
+
+/// The largest number of notices that the server has not answered. Further ones are dropped: a server may take its time for
+/// each, and nobody waits for an answer.
+pub(super) const NOTICES_MAX: usize = 4096;
 
 /// What is left to the store's own thread.
 pub(super) enum Errand {
@@ -40,109 +42,6 @@ pub(super) enum Errand {
     End,
 }
 
-/// The receiver of a command's result.
-pub(super) enum Finish {
-    /// Receives the command's buffer, or an empty one.
-    Store(StoreDone),
-    /// Receives an empty buffer: the operation of which this command is a part keeps the data.
-    Part(StoreDone),
-    /// Receives the extents.
-    Extents(SyncSender<Result<Vec<Extent>, IoError>>),
-    /// The result is dropped.
-    Nobody,
-}
-
-impl Finish {
-    pub(super) fn fail(self, error: IoError) {
-        match self {
-            Self::Store(done) | Self::Part(done) => done(Err(error)),
-            // The caller may have stopped waiting.
-            Self::Extents(channel) => drop(channel.try_send(Err(error))),
-            Self::Nobody => {}
-        }
-    }
-}
-
-/// The data of a command, or the buffer to be filled.
-pub(super) enum Body {
-    Nothing,
-    /// The buffer to be filled, and the part of it that has been.
-    Read(IoBuf, Coverage),
-    /// Part of a buffer.
-    Write(Arc<IoBuf>, Range<usize>),
-    /// The extents received so far.
-    Status(Extents),
-}
-
-/// A command.
-pub(super) struct Order {
-    pub(super) command: Command,
-    pub(super) flags: CommandFlags,
-    pub(super) offset: u64,
-    pub(super) length: u32,
-    pub(super) body: Body,
-    pub(super) finish: Finish,
-    /// When it was issued.
-    since: Instant,
-    /// The number of the connection over which it was first issued; 0 before.
-    pub(super) first_generation: u64,
-}
-
-impl Order {
-    /// Whether its caller may wait for another connection.
-    pub(super) fn can_wait(&self, timeout: Duration) -> bool {
-        let is_hint = matches!(self.finish, Finish::Nobody);
-        !is_hint && self.since.elapsed() < timeout
-    }
-
-    /// Resets it for a connection that has received nothing of it.
-    fn anew(mut self) -> Self {
-        match &mut self.body {
-            Body::Read(_, covered) => *covered = Coverage::default(),
-            Body::Status(found) => *found = Extents::new(self.length.into()),
-            Body::Nothing | Body::Write(..) => {}
-        }
-        self
-    }
-
-    pub(super) fn read(offset: u64, buffer: IoBuf, done: StoreDone) -> Self {
-        let length = buffer.len() as u32;
-        Self::new(
-            Command::Read,
-            offset,
-            length,
-            Body::Read(buffer, Coverage::default()),
-            Finish::Store(done),
-        )
-    }
-
-    pub(super) fn new(
-        command: Command,
-        offset: u64,
-        length: u32,
-        body: Body,
-        finish: Finish,
-    ) -> Self {
-        Self {
-            command,
-            flags: CommandFlags::NONE,
-            offset,
-            length,
-            body,
-            finish,
-            since: Instant::now(),
-            first_generation: 0,
-        }
-    }
-
-    pub(super) fn with(mut self, flag: CommandFlags, wanted: bool) -> Self {
-        if wanted {
-            self.flags = self.flags.union(flag);
-        }
-        self
-    }
-}
-
 /// A command in flight.
 pub(super) struct Waiting {
     pub(super) order: Order,
@@ -150,11 +49,15 @@ pub(super) struct Waiting {
     /// For a FLUSH: how many writes had been answered when it was sent.
     mark: u64,
     /// When it was sent over this connection.
-    sent: Instant,
+    pub(super) sent: Instant,
 }
 
 struct Pending {
     by_cookie: HashMap<u64, Waiting>,
+    /// Number of these that are notices.
+    notices: usize,
+    /// When the command was sent whose data is being received. It is not among the others meanwhile.
+    receiving: Option<Instant>,
     /// Why the connection was lost, if it was.
     lost: Option<IoError>,
 }
@@ -191,6 +94,8 @@ impl Session {
     ) -> Self {
         let pending = Pending {
             by_cookie: HashMap::new(),
+            notices: 0,
+            receiving: None,
             lost: None,
         };
         Self {
@@ -248,12 +153,14 @@ impl Session {
                 return self.refuse(order.finish, IoError::new(IoErrorKind::Store, problem));
             }
             Entry::Vacant(free) => {
+                let is_notice = order.is_notice();
                 free.insert(Waiting {
                     order,
                     failed: None,
                     mark,
                     sent: Instant::now(),
                 });
+                pending.notices += usize::from(is_notice);
             }
         }
         let many = pending.by_cookie.len() > INLINE_IN_FLIGHT_MAX;
@@ -331,14 +238,35 @@ impl Session {
         IoError::new(IoErrorKind::Store, format!("{}: {problem}", self.name))
     }
 
+    /// Number of commands in flight.
+    #[cfg(test)]
+    pub(super) fn in_flight(&self) -> usize {
+        self.lock().by_cookie.len()
+    }
+
     /// Takes a command out of those in flight.
     pub(super) fn take(&self, cookie: u64) -> Option<Waiting> {
-        self.lock().by_cookie.remove(&cookie)
+        let mut pending = self.lock();
+        let waiting = pending.by_cookie.remove(&cookie)?;
+        pending.notices -= usize::from(waiting.order.is_notice());
+        Some(waiting)
     }
 
     /// Puts back a command whose reply is incomplete.
     pub(super) fn keep(&self, cookie: u64, waiting: Waiting) {
-        self.lock().by_cookie.insert(cookie, waiting);
+        let mut pending = self.lock();
+        pending.notices += usize::from(waiting.order.is_notice());
+        pending.by_cookie.insert(cookie, waiting);
+    }
+
+    /// The rest of the data of a command that was taken out, sent at this time, has yet to arrive; none: it has.
+    pub(super) fn receives(&self, sent: Option<Instant>) {
+        self.lock().receiving = sent;
+    }
+
+    /// Whether the server has answered enough notices to be sent another one.
+    pub(super) fn has_room_for_notice(&self) -> bool {
+        self.lock().notices < NOTICES_MAX
     }
 
     /// The reply to a command is complete.
@@ -419,10 +347,12 @@ impl Session {
 
     /// The connection was lost: commands in flight and later ones fail.
     pub(super) fn lose(self: &Arc<Self>, problem: &str) {
-        let error = self.error(problem);
         let mut pending = self.lock();
-        pending.lost = Some(error.clone());
+        // The thread that is told by the end of the socket does not know why.
+        let error = pending.lost.get_or_insert_with(|| self.error(problem));
+        let error = error.clone();
         let waiting = std::mem::take(&mut pending.by_cookie);
+        pending.notices = 0;
         drop(pending);
         self.socket.shut_down();
         self.outbox.close();
@@ -466,14 +396,15 @@ impl Session {
 
     /// Closes a connection on which an answer is overdue.
     pub(super) fn look_for_silence(self: &Arc<Self>) {
-        let is_late = |waiting: &Waiting| {
-            // A server may carry out a hint before it answers, and nobody waits for that.
-            let is_hint = matches!(waiting.order.finish, Finish::Nobody);
-            !is_hint && waiting.sent.elapsed() >= self.timeout
-        };
+        let is_late = |sent: Instant| sent.elapsed() >= self.timeout;
         let is_silent = {
             let pending = self.lock();
-            pending.lost.is_none() && pending.by_cookie.values().any(is_late)
+            // A server may carry out a hint before it answers, and nobody waits for that.
+            let commands = pending.by_cookie.values();
+            let mut awaited = commands.filter(|waiting| !waiting.order.is_notice());
+            let is_any_late = awaited.any(|waiting| is_late(waiting.sent))
+                || pending.receiving.is_some_and(is_late);
+            pending.lost.is_none() && is_any_late
         };
         if is_silent {
             let seconds = self.timeout.as_secs_f64();

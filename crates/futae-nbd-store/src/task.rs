@@ -10,7 +10,8 @@ use futae_engine::{IoBuf, IoError, IoErrorKind, StoreDone, StoreOperation, Store
 
 use super::fence::{Fence, Pass};
 use super::gather::Gather;
-use super::session::{Body, Finish, Order, Session};
+use super::order::{Body, Finish, Order};
+use super::session::Session;
 use futae_nbd::export::TransmissionFlags as Can;
 use futae_nbd::request::{Command, CommandFlags};
 

@@ -1,10 +1,12 @@
-//! Questions for extents that a server answers late.
+//! Servers that answer late, in part, or never.
 
+use super::session::NOTICES_MAX;
 use super::*;
 use futae_nbd::constants::BASE_ALLOCATION_ID;
 use futae_nbd::{Capabilities, ExportInfo, RequestHeader, reply};
 use futae_testkit::nbd_server;
 use futae_testkit::wait::PATIENCE;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -110,4 +112,65 @@ fn a_question_waits_for_the_next_connection_as_other_requests_do() {
     };
     assert_eq!(extents.expect("asked again"), [hole]);
     assert_eq!(store.generation(), 2);
+}
+
+#[test]
+fn a_reply_that_stops_in_the_middle_fails_in_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = listen(&folder, |mut stream| {
+        // Of each READ's 4,096 bytes it sends 100, and then nothing more until the client leaves.
+        while let Some(read) = request(&mut stream) {
+            let head = reply::data(read.cookie, read.offset, read.length_bytes, true);
+            let bytes = [&head[..], &[7; 100]].concat();
+            stream.write_all(&bytes).expect("sent");
+        }
+    });
+    let store = connect(&path, Duration::from_millis(100));
+    let error = read(&store).expect_err("it is not whole");
+    let said = error.to_string();
+    assert!(said.contains("has not answered for 0.1 s"), "{said}");
+}
+
+#[test]
+fn notices_that_a_server_never_answers_take_no_more_than_their_part() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = listen(&folder, |mut stream| {
+        while let Some(header) = request(&mut stream) {
+            if header.command == Command::Read {
+                let hole = reply::hole(header.cookie, header.offset, header.length_bytes, true);
+                stream.write_all(&hole).expect("answered");
+            }
+        }
+    });
+    let store = connect(&path, Duration::ZERO);
+    let many = 10 * NOTICES_MAX as u64;
+    for sequence in 2..2 + many {
+        store.notice(sequence, 0, 4096);
+    }
+    read(&store).expect("it answers other requests");
+    assert_eq!(store.shared.session().in_flight(), NOTICES_MAX);
+    assert_eq!(store.hints_dropped(), many - NOTICES_MAX as u64);
+}
+
+#[test]
+fn a_store_that_is_dropped_keeps_no_connection_to_a_server_that_takes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (gone, is_gone) = mpsc::channel();
+    let path = listen(&folder, move |stream| {
+        // It receives nothing, and sees the end only.
+        let mut end = [PollFd::new(&stream, PollFlags::RDHUP)];
+        let patience = Timespec::try_from(PATIENCE).expect("a time");
+        let ends = poll(&mut end, Some(&patience)).expect("poll") > 0;
+        gone.send(ends).expect("the test waits");
+    });
+    let store = connect(&path, Duration::from_secs(1));
+    let write = StoreOperation::Write {
+        offset: 0,
+        buffer: IoBuf::zeroed(BYTES as usize),
+        fua: false,
+    };
+    // More than the socket takes.
+    store.submit(1, write, Box::new(drop));
+    drop(store);
+    assert!(is_gone.recv().expect("it has looked"), "it is still there");
 }

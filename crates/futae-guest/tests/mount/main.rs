@@ -5,6 +5,7 @@ mod common;
 mod contents;
 mod cut;
 mod ends;
+mod holes;
 mod listing;
 mod loops;
 mod refusals;
