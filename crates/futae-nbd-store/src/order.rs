@@ -53,7 +53,7 @@ pub(super) struct Order {
     pub(super) length: u32,
     pub(super) body: Body,
     pub(super) finish: Finish,
-    /// When it was issued.
+    /// When it was issued, or the operation of which it is a part began.
     since: Instant,
     /// The number of the connection over which it was first issued; 0 before.
     pub(super) first_generation: u64,
@@ -108,6 +108,12 @@ impl Order {
             since: Instant::now(),
             first_generation: 0,
         }
+    }
+
+    /// A part of an operation that began then.
+    pub(super) fn of_operation(mut self, begun: Instant) -> Self {
+        self.since = begun;
+        self
     }
 
     pub(super) fn with(mut self, flag: CommandFlags, wanted: bool) -> Self {

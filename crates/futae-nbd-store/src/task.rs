@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use futae_engine::{IoBuf, IoError, IoErrorKind, StoreDone, StoreOperation, StoreResult};
 
@@ -30,6 +31,7 @@ pub(super) struct Task {
     pub(super) session: Arc<Session>,
     pub(super) fence: Arc<Fence>,
     cookies: Arc<AtomicU64>,
+    begun: Instant,
 }
 
 impl Task {
@@ -39,10 +41,13 @@ impl Task {
             session,
             fence,
             cookies,
+            begun: Instant::now(),
         }
     }
 
+    /// A command waits for a connection no longer than the operation may: operations on one block come one after the other.
     fn issue(&self, order: Order) {
+        let order = order.of_operation(self.begun);
         self.session
             .issue(self.cookies.fetch_add(1, Ordering::Relaxed), order);
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use futae_engine::{IoBuf, IoErrorKind, Store, StoreOperation};
 use futae_nbd_store::NbdStore;
@@ -128,20 +129,47 @@ fn extents_are_told() {
     assert!(extents[0].hole);
 }
 
+/// A server that takes whole blocks of 4 KiB.
+const LARGE_BLOCKS: [&str; 7] = [
+    "--filter=blocksize-policy",
+    "memory",
+    "4M",
+    "blocksize-minimum=4096",
+    "blocksize-preferred=4096",
+    "blocksize-maximum=65536",
+    "blocksize-error-policy=error",
+];
+
+#[test]
+fn writes_to_one_block_of_a_server_that_is_gone_fail_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("s");
+    let Some(server) = nbdkit(&socket.to_string_lossy(), &LARGE_BLOCKS) else {
+        return;
+    };
+    drop(connect(&socket));
+    let store = NbdStore::connect_with_timeout(&uri(&socket), None, Duration::from_secs(1));
+    let store = store.expect("connected");
+    drop(server);
+    // One after the other they would take longer than anybody waits.
+    let writes: Vec<_> = (0..200)
+        .map(|at| {
+            let write = StoreOperation::Write {
+                offset: at * 10,
+                buffer: IoBuf::copy_of(&[7; 10]),
+                fua: false,
+            };
+            begin(&store, at + 1, write)
+        })
+        .collect();
+    assert!(finish(&writes[199]).is_err());
+}
+
 #[test]
 fn small_ranges_work_on_a_server_with_large_blocks() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("s");
-    let strict = [
-        "--filter=blocksize-policy",
-        "memory",
-        "4M",
-        "blocksize-minimum=4096",
-        "blocksize-preferred=4096",
-        "blocksize-maximum=65536",
-        "blocksize-error-policy=error",
-    ];
-    let Some(_server) = nbdkit(&socket.to_string_lossy(), &strict) else {
+    let Some(_server) = nbdkit(&socket.to_string_lossy(), &LARGE_BLOCKS) else {
         return;
     };
     let mut checked = Checked::new(connect(&socket));
