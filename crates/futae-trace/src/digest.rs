@@ -33,6 +33,14 @@ impl Digest {
             .rotate_right(29);
     }
 
+    /// The digest with this request added.
+    #[inline]
+    #[must_use]
+    pub(crate) fn with(mut self, request: BlockRequest) -> Self {
+        self.add_one(request);
+        self
+    }
+
     /// Sixteen hexadecimal digits.
     #[must_use]
     pub fn hex(&self) -> String {

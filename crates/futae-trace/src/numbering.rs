@@ -2,13 +2,14 @@
 
 mod far;
 mod keys;
+mod narrow;
 
 pub use far::BATCH;
-use far::{Far, Wide};
+use far::{Entry, Far};
 pub(crate) use far::{OnFirst, Volumes};
 use futae_policy::VolumeId;
 use futae_policy::structures::prefetch;
-pub(crate) use keys::Keys;
+pub(crate) use keys::{Keys, hash_of};
 
 /// Numbers blocks in the order of their first access.
 ///
@@ -91,20 +92,25 @@ impl Numbering {
     /// Prefetches the entries of these blocks of the first volume, without waiting for them.
     #[inline]
     pub fn prefetch(&self, blocks: &[u64]) {
+        // Where most blocks are in the hash table, their places in the array do not exist.
+        if self.far.len() > self.used as usize / 2 {
+            return;
+        }
         for &block in blocks {
             prefetch(&self.near, self.turned(block) as usize);
         }
     }
 
-    /// Appends the numbers of `blocks`, at most [`BATCH`] of them, to `numbers`; `None` if no number is left. `meanwhile` is called
-    /// for each, by its index, to use the time in which the processor waits for memory.
+    /// Numbers `blocks`; returns `None` if no number is left. `meanwhile` is called for each, by its index and with what it returned
+    /// for the one before, to use the time in which the processor waits for memory. What it returned last is in `value` then.
     #[inline]
-    pub fn number_all(
+    pub fn number_all<T: Copy>(
         &mut self,
         volumes: impl Volumes,
-        blocks: &[u64],
-        numbers: &mut Vec<u32>,
-        mut meanwhile: impl FnMut(usize),
+        blocks: &[u64; BATCH],
+        known: &mut [u32; BATCH],
+        value: &mut T,
+        meanwhile: impl Fn(T, usize) -> T,
     ) -> Option<()> {
         let turn = match self.turn {
             Some(turn) => turn,
@@ -113,29 +119,33 @@ impl Numbering {
         let origin = self.origin;
         // All entries are fetched before any is examined: these reads do not wait for each other,
         // and a misprediction about one does not discard those after it.
-        let (mut known, mut places, mut turned) = ([0; BATCH], [0; BATCH], [0; BATCH]);
-        let (known, turned) = (&mut known[..blocks.len()], &mut turned[..blocks.len()]);
+        let mut turned = [0; BATCH];
         for (turned, &block) in turned.iter_mut().zip(blocks) {
             *turned = block.wrapping_sub(origin).rotate_right(turn);
         }
+        let look = |at: usize| self.near.get(turned[at] as usize).copied().unwrap_or(0);
         let has_far = !self.far.is_empty();
+        // A value of its own stays in a register.
+        let mut now = *value;
         if has_far {
-            self.far.approach(volumes, turned, &mut places);
+            let places = self.far.approach(volumes, &turned);
+            (0..BATCH).for_each(|at| known[at] = look(at));
+            now = self
+                .far
+                .find(&places, volumes, &turned, known, now, meanwhile);
+        } else {
+            for (at, known) in known.iter_mut().enumerate() {
+                *known = look(at);
+                now = meanwhile(now, at);
+            }
         }
-        for ((at, known), &turned) in known.iter_mut().enumerate().zip(turned.iter()) {
-            let place = self.near.get(turned as usize);
-            *known = place.copied().unwrap_or(0);
-            meanwhile(at);
-        }
-        let mut volume_bits = (0..blocks.len()).fold(0, |bits, at| bits | volumes.of(at).0);
-        if has_far {
-            self.far.find(&places, volumes, turned, known);
-            // What is known now is known of its own volume.
-            volume_bits = 0;
-        }
+        *value = now;
+        let volume_bits = (0..blocks.len()).fold(0, |bits, at| bits | volumes.of(at).0);
+        // What the hash table knows it knows of the block's own volume.
+        let is_sure = has_far || volume_bits == 0;
         for (begin, known) in (0..).step_by(FEW).zip(known.chunks_mut(FEW)) {
             let are_known = known.iter().fold(true, |are, &known| are & (known != 0));
-            if are_known && volume_bits == 0 {
+            if are_known && is_sure {
                 known.iter_mut().for_each(|known| *known -= 1);
                 continue;
             }
@@ -148,7 +158,6 @@ impl Numbering {
                 };
             }
         }
-        numbers.extend_from_slice(known);
         Some(())
     }
 
@@ -228,7 +237,7 @@ impl Numbering {
         let mut near = vec![0; length];
         near[..self.near.len()].copy_from_slice(&self.near);
         let mut far = Far::default();
-        for Wide {
+        for Entry {
             block,
             volume,
             number,
@@ -246,16 +255,23 @@ impl Numbering {
 
 #[cfg(test)]
 mod tests {
-    use super::{BATCH, Numbering, VolumeId};
+    use super::{BATCH, NEAR_START, Numbering, OnFirst, VolumeId};
     use proptest::prelude::{Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
     use std::collections::HashMap;
 
     proptest! {
         #[test]
         fn it_equals_a_map(
-            blocks in prop::collection::vec(
-                (0u16..3, prop_oneof![0u64..50, any::<u64>(), (0u64..1 << 23).prop_map(|b| b * 8)]),
-                0..200)
+            blocks in prop_oneof![
+                prop::collection::vec(
+                    (0u16..3, prop_oneof![0u64..50, any::<u64>(), (0u64..1 << 23).prop_map(|b| b * 8)]),
+                    0..400),
+                // At the end of the array, and most on the first volume.
+                prop::collection::vec((0u16..1, NEAR_START as u64 - 20..NEAR_START as u64 + 400), 0..900),
+                prop::collection::vec(
+                    ((0u16..200).prop_map(|it| it / 199), NEAR_START as u64 - 20..NEAR_START as u64 + 90),
+                    0..400),
+            ]
         ) {
             let (mut one, mut all) = (Numbering::default(), Numbering::default());
             let mut map = HashMap::new();
@@ -267,11 +283,19 @@ mod tests {
                 prop_assert_eq!(one.count() as usize, map.len());
             }
             let mut found = Vec::new();
-            for batch in blocks.chunks(BATCH) {
-                let volumes: Vec<VolumeId> = batch.iter().map(|b| VolumeId(b.0)).collect();
-                let batch: Vec<u64> = batch.iter().map(|b| b.1).collect();
-                prop_assert_eq!(all.number_all(&volumes[..], &batch, &mut found, |_| {}), Some(()));
+            let (batches, rest) = blocks.as_chunks::<BATCH>();
+            for batch in batches {
+                let (volumes, batch) = (batch.map(|it| VolumeId(it.0)), batch.map(|it| it.1));
+                let (mut numbers, mut visited) = ([0; BATCH], 0);
+                let numbered = if volumes.iter().all(|it| it.0 == 0) {
+                    all.number_all(OnFirst, &batch, &mut numbers, &mut visited, |before, at| before + at)
+                } else {
+                    all.number_all(&volumes[..], &batch, &mut numbers, &mut visited, |before, at| before + at)
+                };
+                prop_assert_eq!((numbered, visited), (Some(()), BATCH * (BATCH - 1) / 2));
+                found.extend(numbers);
             }
+            found.extend(rest.iter().filter_map(|&(volume, block)| all.number(VolumeId(volume), block)));
             prop_assert_eq!(found, expected);
             let named: Vec<_> = all.blocks().into_iter().map(|(volume, block)| (volume.0, block)).collect();
             prop_assert_eq!(map.len(), named.len());

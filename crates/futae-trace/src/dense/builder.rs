@@ -25,9 +25,6 @@ pub(super) struct Builder {
     blocks: [u64; BATCH],
     marks: u64,
     waiting: usize,
-    /// The accesses numbered last, and their write marks: not included in the digest yet.
-    last: Vec<u32>,
-    last_marks: u64,
     /// The requests read last: only their starts if these suffice, otherwise whole requests.
     starts: Vec<u64>,
     requests: Vec<Request>,
@@ -49,8 +46,6 @@ impl Builder {
             blocks: [0; BATCH],
             marks: 0,
             waiting: 0,
-            last: Vec::with_capacity(BATCH),
-            last_marks: 0,
             starts: Vec::with_capacity(START_BATCH),
             requests: Vec::with_capacity(READ_BATCH),
             trace: DenseTrace::default(),
@@ -116,16 +111,16 @@ impl Builder {
         self.trace.requests += blocks.len() as u64;
         let first = (BATCH - self.waiting) % BATCH;
         let (first, others) = blocks.split_at(first.min(blocks.len()));
-        let mut whole = others.chunks_exact(BATCH);
+        let (whole, rest) = others.as_chunks::<BATCH>();
         for &block in first {
             self.access(VolumeId(0), block, false)?;
         }
         let mut next = others.chunks(BATCH).skip(1);
-        for blocks in &mut whole {
+        for blocks in whole {
             self.numbering.prefetch(next.next().unwrap_or_default());
             self.number(OnFirst, blocks, 0)?;
         }
-        for &block in whole.remainder() {
+        for &block in rest {
             self.access(VolumeId(0), block, false)?;
         }
         Ok(())
@@ -151,58 +146,85 @@ impl Builder {
 
     #[inline(never)]
     fn number_waiting(&mut self) -> Result<(), TraceErrorKind> {
-        let waiting = std::mem::take(&mut self.waiting);
+        self.waiting = 0;
         let (volumes, blocks) = (self.volumes, self.blocks);
         let marks = std::mem::take(&mut self.marks);
-        self.number(&volumes[..waiting], &blocks[..waiting], marks)
+        self.number(&volumes[..], &blocks, marks)
     }
 
-    /// Numbers the next accesses, at most a batch. Meanwhile it adds the previous ones to the
-    /// digest, which the processor can do while it waits for memory.
+    /// Numbers what is left at the end.
+    fn number_rest(&mut self) -> Result<(), TraceErrorKind> {
+        let marks = std::mem::take(&mut self.marks);
+        for at in 0..std::mem::take(&mut self.waiting) {
+            let id = self.numbering.number(self.volumes[at], self.blocks[at]);
+            let id = id.ok_or(TraceErrorKind::TooManyBlocks)?;
+            self.trace.digest.add_one(access(id, marks, at));
+            self.trace.ids.push(id);
+        }
+        self.trace.writes.push(marks);
+        Ok(())
+    }
+
+    /// Numbers a batch of accesses. Meanwhile it adds the one before to the digest, which the processor can do while it waits for
+    /// memory.
     #[inline]
     fn number(
         &mut self,
         volumes: impl Volumes,
-        blocks: &[u64],
+        blocks: &[u64; BATCH],
         marks: u64,
     ) -> Result<(), TraceErrorKind> {
-        let numbers = &mut self.trace.ids;
-        let begin = numbers.len();
-        let mut digest = self.trace.digest;
-        let numbered = if let (Ok(last), BATCH) = (self.last[..].try_into(), blocks.len()) {
-            let (last, marks): (&[u32; BATCH], _) = (last, self.last_marks);
-            let numbering = &mut self.numbering;
-            if marks == 0 {
-                let read = |at: usize| digest.add_one(access(last[at % BATCH], 0, at));
-                numbering.number_all(volumes, blocks, numbers, read)
-            } else {
-                let any = |at: usize| digest.add_one(access(last[at % BATCH], marks, at));
-                numbering.number_all(volumes, blocks, numbers, any)
-            }
-        } else {
-            for (&id, at) in self.last.iter().zip(0..) {
-                digest.add_one(access(id, self.last_marks, at));
-            }
-            self.numbering.number_all(volumes, blocks, numbers, |_| {})
+        let DenseTrace {
+            ids,
+            digest,
+            writes,
+            ..
+        } = &mut self.trace;
+        ids.resize(ids.len() + BATCH, 0);
+        let Some((before, numbers)) = ids.split_last_chunk_mut::<BATCH>() else {
+            return Err(TraceErrorKind::TooManyBlocks);
         };
-        self.trace.digest = digest;
-        self.last.clear();
-        self.last.extend_from_slice(&self.trace.ids[begin..]);
-        self.last_marks = marks;
-        self.trace.writes.push(marks);
+        let last = before.last_chunk::<BATCH>();
+        let numbering = &mut self.numbering;
+        let numbered = match (last, writes.last()) {
+            (Some(last), Some(0)) => {
+                numbering.number_all(volumes, blocks, numbers, digest, |digest, at| {
+                    digest.with(access(last[at], 0, at))
+                })
+            }
+            (Some(last), Some(&marks)) => {
+                numbering.number_all(volumes, blocks, numbers, digest, |digest, at| {
+                    digest.with(access(last[at], marks, at))
+                })
+            }
+            _ => numbering.number_all(volumes, blocks, numbers, digest, |digest, _| digest),
+        };
+        writes.push(marks);
         numbered.ok_or(TraceErrorKind::TooManyBlocks)
+    }
+
+    /// Adds the last whole batch to the digest, and forgets all accesses.
+    pub(super) fn forget(&mut self) {
+        self.digest_last();
+        self.trace.ids.clear();
+        self.trace.writes.clear();
+    }
+
+    fn digest_last(&mut self) {
+        let trace = &mut self.trace;
+        if let (Some(last), Some(&marks)) = (trace.ids.last_chunk::<BATCH>(), trace.writes.last()) {
+            for (&id, at) in last.iter().zip(0..) {
+                trace.digest.add_one(access(id, marks, at));
+            }
+        }
     }
 
     /// Numbers the last accesses of a trace that has ended.
     pub(super) fn end(&mut self) -> Result<(), TraceErrorKind> {
+        self.digest_last();
         if self.waiting > 0 {
-            self.number_waiting()?;
+            self.number_rest()?;
         }
-        for (&id, at) in self.last.iter().zip(0..) {
-            let access = access(id, self.last_marks, at);
-            self.trace.digest.add_one(access);
-        }
-        self.last.clear();
         self.trace.distinct = self.numbering.count();
         self.trace.numbers = self.trace.distinct;
         Ok(())

@@ -63,10 +63,8 @@ impl<R: RequestReader> DensePieces<R> {
     #[inline(never)]
     fn read_piece(&mut self) {
         let begin = Instant::now();
-        let trace = &mut self.builder.trace;
-        self.before += trace.ids.len() as u64;
-        trace.ids.clear();
-        trace.writes.clear();
+        self.before += self.builder.trace.ids.len() as u64;
+        self.builder.forget();
         self.next = 0;
         let mut read = Ok(true);
         while read.as_ref().is_ok_and(|more| *more) && self.builder.trace.ids.len() < PIECE {

@@ -2,7 +2,7 @@
 
 use super::TraceErrorKind;
 use crate::dense::SECTOR_BYTES;
-use crate::numbering::{BATCH, Keys};
+use crate::numbering::{BATCH, Keys, hash_of};
 use crate::request::OBJECT_BYTES;
 use crate::{Noted, Request, RequestKind};
 use futae_policy::VolumeId;
@@ -340,17 +340,33 @@ impl Context {
         }
         let before = starts.len();
         starts.extend(keys);
+        // Most units are powers of two. Then blocks of hashed keys begin at one, too.
+        let unit_bits = self
+            .unit_bytes
+            .is_power_of_two()
+            .then(|| self.unit_bytes.ilog2());
+        let shift = unit_bits.and_then(|bits| bits.checked_sub(SECTOR_BYTES.ilog2()));
         for few in starts[before..].chunks_mut(BATCH) {
+            if let Some(shift) = shift
+                && few.iter().fold(0, |bits, key| bits | key) < self.keys
+            {
+                few.iter_mut().for_each(|key| *key <<= shift);
+                continue;
+            }
             if few.iter().fold(true, |all, &key| all & (key < self.keys)) {
                 for key in few {
                     *key = key.wrapping_mul(self.unit_bytes) / SECTOR_BYTES;
                 }
                 continue;
             }
-            // Their places are prefetched together.
-            self.hashed.prefetch(few);
-            for key in few {
-                *key = self.offset_bytes(*key) / SECTOR_BYTES;
+            let hashes = self.hashed.approach(few);
+            for (key, hash) in few.iter_mut().zip(hashes) {
+                let block = if *key < self.keys {
+                    *key
+                } else {
+                    self.keys + u64::from(self.hashed.number(hash, *key))
+                };
+                *key = block.wrapping_mul(self.unit_bytes) / SECTOR_BYTES;
             }
         }
         Some(self.unit_bytes)
@@ -370,7 +386,7 @@ impl Context {
 
     #[inline]
     fn hashed(&mut self, key: u64) -> u64 {
-        let number = self.hashed.number(key);
+        let number = self.hashed.number(hash_of(key), key);
         self.keys + u64::from(number)
     }
 }

@@ -1,5 +1,6 @@
 //! A hash table from blocks to numbers.
 
+use super::narrow::Narrow;
 use futae_policy::VolumeId;
 use futae_policy::structures::prefetch;
 
@@ -13,20 +14,20 @@ pub const BATCH: usize = 64;
 pub struct Far(Entries);
 
 enum Entries {
-    Narrow(Table<Narrow>),
-    Wide(Table<Wide>),
+    Narrow(Narrow),
+    Wide(Table),
 }
 
 impl Default for Far {
     fn default() -> Self {
-        Self(Entries::Narrow(Table::of_bits(START_BITS)))
+        Self(Entries::Narrow(Narrow::default()))
     }
 }
 
 impl Far {
     pub fn len(&self) -> usize {
         match &self.0 {
-            Entries::Narrow(table) => table.used,
+            Entries::Narrow(table) => table.len(),
             Entries::Wide(table) => table.used,
         }
     }
@@ -43,9 +44,9 @@ impl Far {
         }
     }
 
-    pub fn iter(&self) -> Box<dyn Iterator<Item = Wide> + '_> {
+    pub fn iter(&self) -> Box<dyn Iterator<Item = Entry> + '_> {
         match &self.0 {
-            Entries::Narrow(table) => Box::new(table.iter()),
+            Entries::Narrow(table) => Box::new(table.iter().map(Entry::of_narrow)),
             Entries::Wide(table) => Box::new(table.iter()),
         }
     }
@@ -54,56 +55,103 @@ impl Far {
     /// waiting for them: many such reads do not wait for each other, as those of one search after
     /// another do.
     #[inline]
-    pub fn approach(&self, volumes: impl Volumes, blocks: &[u64], places: &mut [usize; BATCH]) {
+    pub fn approach(&self, volumes: impl Volumes, blocks: &[u64; BATCH]) -> [usize; BATCH] {
+        let mut places = [0; BATCH];
         match &self.0 {
-            Entries::Narrow(table) => table.approach(volumes, blocks, places),
-            Entries::Wide(table) => table.approach(volumes, blocks, places),
+            Entries::Narrow(table) => {
+                for (place, &block) in places.iter_mut().zip(blocks) {
+                    // What is no such block has no number, wherever one looks.
+                    *place = table.approach(block as u32);
+                }
+            }
+            Entries::Wide(table) => {
+                for (at, place) in places.iter_mut().enumerate() {
+                    *place = table.approach(volumes.of(at), blocks[at]);
+                }
+            }
         }
+        places
     }
 
     /// Looks up, by the places that [`approach`](Self::approach) said, those blocks that are not known yet or not of
-    /// the first volume: their numbers plus one, 0 if they have none.
+    /// the first volume: their numbers plus one, 0 if they have none. Calls `meanwhile` as [`Numbering`](super::Numbering) does.
     #[inline]
-    pub fn find(
+    pub fn find<T>(
         &self,
         places: &[usize; BATCH],
         volumes: impl Volumes,
-        blocks: &[u64],
-        known: &mut [u32],
-    ) {
+        blocks: &[u64; BATCH],
+        known: &mut [u32; BATCH],
+        mut value: T,
+        meanwhile: impl Fn(T, usize) -> T,
+    ) -> T {
         match &self.0 {
-            Entries::Narrow(table) => table.find(places, volumes, blocks, known),
-            Entries::Wide(table) => table.find(places, volumes, blocks, known),
+            Entries::Narrow(table) => {
+                for at in 0..BATCH {
+                    if volumes.of(at).0 != 0 {
+                        known[at] = 0;
+                    } else if let Ok(block) = u32::try_from(blocks[at]) {
+                        known[at] |= table.find(places[at], block);
+                    }
+                    value = meanwhile(value, at);
+                }
+            }
+            Entries::Wide(table) => {
+                for at in 0..BATCH {
+                    let volume = volumes.of(at);
+                    if known[at] == 0 || volume.0 != 0 {
+                        let found = table.entries[table.search(places[at], volume, blocks[at])];
+                        // An empty one comes to 0.
+                        known[at] = found.number.wrapping_add(1);
+                    }
+                    value = meanwhile(value, at);
+                }
+            }
         }
+        value
     }
 
     /// The block's number, if it has one.
     #[inline]
     pub fn get(&self, volume: VolumeId, block: u64) -> Option<u32> {
-        let number = match &self.0 {
-            Entries::Narrow(table) => table.number(volume, block),
-            Entries::Wide(table) => table.number(volume, block),
-        };
-        (number != NONE).then_some(number)
+        match &self.0 {
+            Entries::Narrow(table) => {
+                let block = narrow(volume, block)?;
+                table.find(table.start(block), block).checked_sub(1)
+            }
+            Entries::Wide(table) => {
+                let number = table.number(volume, block);
+                (number != NONE).then_some(number)
+            }
+        }
     }
 
     /// Adds a block that is not in the table.
     pub fn add(&mut self, volume: VolumeId, block: u64, number: u32) {
-        let wide = Wide {
-            block,
-            volume,
-            number,
-        };
         if let Entries::Narrow(table) = &mut self.0 {
-            match Narrow::of(wide) {
-                Some(narrow) => return table.add(narrow),
-                None => self.0 = Entries::Wide(table.widened()),
+            if let Some(block) = narrow(volume, block) {
+                return table.add(block, number);
             }
+            let mut wide = Table::for_entries(table.len());
+            table
+                .iter()
+                .for_each(|narrow| wide.put(Entry::of_narrow(narrow)));
+            self.0 = Entries::Wide(wide);
         }
         if let Entries::Wide(table) = &mut self.0 {
-            table.add(wide);
+            table.add(Entry {
+                block,
+                volume,
+                number,
+            });
         }
     }
+}
+
+/// The block, if a narrow table can have it.
+#[inline]
+fn narrow(volume: VolumeId, block: u64) -> Option<u32> {
+    u32::try_from(block).ok().filter(|_| volume.0 == 0)
 }
 
 /// The volume of each block of a batch.
@@ -129,171 +177,98 @@ impl Volumes for OnFirst {
     }
 }
 
-/// What is known of a block.
-trait Entry: Copy {
-    const EMPTY: Self;
-    fn is(self, volume: VolumeId, block: u64) -> bool;
-    fn wide(self) -> Wide;
-    fn number(self) -> u32;
-}
-
 /// The number in an empty entry; no block gets it.
 const NONE: u32 = u32::MAX;
 
+/// What is known of a block.
 #[derive(Clone, Copy)]
-struct Narrow {
-    block: u32,
-    number: u32,
-}
-
-impl Narrow {
-    fn of(entry: Wide) -> Option<Self> {
-        let block = u32::try_from(entry.block).ok()?;
-        (entry.volume.0 == 0).then_some(Self {
-            block,
-            number: entry.number,
-        })
-    }
-}
-
-impl Entry for Narrow {
-    const EMPTY: Self = Self {
-        block: 0,
-        number: NONE,
-    };
-
-    #[inline]
-    fn is(self, volume: VolumeId, block: u64) -> bool {
-        u64::from(self.block) == block && volume.0 == 0
-    }
-
-    fn wide(self) -> Wide {
-        Wide {
-            block: self.block.into(),
-            volume: VolumeId(0),
-            number: self.number,
-        }
-    }
-
-    #[inline]
-    fn number(self) -> u32 {
-        self.number
-    }
-}
-
-#[derive(Clone, Copy)]
-pub struct Wide {
+pub struct Entry {
     pub block: u64,
     pub volume: VolumeId,
     pub number: u32,
 }
 
-impl Entry for Wide {
+impl Entry {
     const EMPTY: Self = Self {
         block: 0,
         volume: VolumeId(0),
         number: NONE,
     };
 
-    #[inline]
-    fn is(self, volume: VolumeId, block: u64) -> bool {
-        self.block == block && self.volume == volume
-    }
-
-    fn wide(self) -> Wide {
-        self
-    }
-
-    #[inline]
-    fn number(self) -> u32 {
-        self.number
+    fn of_narrow((block, number): (u32, u32)) -> Self {
+        Self {
+            block: block.into(),
+            volume: VolumeId(0),
+            number,
+        }
     }
 }
 
 const START_BITS: u32 = 12;
 
-struct Table<E> {
-    entries: Box<[E]>,
+struct Table {
+    entries: Box<[Entry]>,
     /// The upper bits of a hash that are a place in `entries`.
     shift: u32,
     used: usize,
 }
 
-impl<E: Entry> Table<E> {
+impl Table {
     fn of_bits(bits: u32) -> Self {
         Self {
-            entries: vec![E::EMPTY; 1 << bits].into_boxed_slice(),
+            entries: vec![Entry::EMPTY; 1 << bits].into_boxed_slice(),
             shift: u64::BITS - bits,
             used: 0,
         }
+    }
+
+    /// With room for as many entries and one more.
+    fn for_entries(count: usize) -> Self {
+        Self::of_bits(
+            (2 * (count + 1))
+                .next_power_of_two()
+                .ilog2()
+                .max(START_BITS),
+        )
     }
 
     fn is_full(&self) -> bool {
         self.used >= self.entries.len() / 2
     }
 
-    fn taken(&self) -> impl Iterator<Item = E> {
+    fn iter(&self) -> impl Iterator<Item = Entry> {
         let entries = self.entries.iter().copied();
-        entries.filter(|entry| entry.number() != NONE)
+        entries.filter(|entry| entry.number != NONE)
     }
 
-    fn iter(&self) -> impl Iterator<Item = Wide> {
-        self.taken().map(E::wide)
-    }
-
-    fn widened(&self) -> Table<Wide> {
-        let mut wide = Table::of_bits(u64::BITS - self.shift);
-        self.iter().for_each(|entry| wide.put(entry));
-        wide
-    }
-
-    fn add(&mut self, entry: E) {
+    fn add(&mut self, entry: Entry) {
         if self.is_full() {
             let mut larger = Self::of_bits(u64::BITS - self.shift + 1);
-            self.taken().for_each(|entry| larger.put(entry));
+            self.iter().for_each(|entry| larger.put(entry));
             *self = larger;
         }
         self.put(entry);
     }
 
-    fn put(&mut self, entry: E) {
-        let Wide { block, volume, .. } = entry.wide();
+    fn put(&mut self, entry: Entry) {
+        let Entry { block, volume, .. } = entry;
         let place = self.search(self.start(volume, block), volume, block);
         self.entries[place] = entry;
         self.used += 1;
     }
 
+    /// Prefetches where the search for the block begins, and returns that place.
     #[inline]
-    fn approach(&self, volumes: impl Volumes, blocks: &[u64], places: &mut [usize; BATCH]) {
-        for (at, (place, &block)) in places.iter_mut().zip(blocks).enumerate() {
-            *place = self.start(volumes.of(at), block);
-            prefetch(&self.entries, *place);
-        }
-    }
-
-    #[inline]
-    fn find(
-        &self,
-        places: &[usize; BATCH],
-        volumes: impl Volumes,
-        blocks: &[u64],
-        known: &mut [u32],
-    ) {
-        let all = known.iter_mut().zip(places).zip(blocks).enumerate();
-        for (at, ((known, &place), &block)) in all {
-            let volume = volumes.of(at);
-            if *known == 0 || volume.0 != 0 {
-                let found = self.entries[self.search(place, volume, block)];
-                // An empty one comes to 0.
-                *known = found.number().wrapping_add(1);
-            }
-        }
+    fn approach(&self, volume: VolumeId, block: u64) -> usize {
+        let place = self.start(volume, block);
+        prefetch(&self.entries, place);
+        place
     }
 
     #[inline]
     fn number(&self, volume: VolumeId, block: u64) -> u32 {
         let place = self.search(self.start(volume, block), volume, block);
-        self.entries[place].number()
+        self.entries[place].number
     }
 
     #[inline]
@@ -306,7 +281,7 @@ impl<E: Entry> Table<E> {
     fn search(&self, mut place: usize, volume: VolumeId, block: u64) -> usize {
         loop {
             let entry = self.entries[place];
-            if entry.number() == NONE || entry.is(volume, block) {
+            if entry.number == NONE || (entry.block == block && entry.volume == volume) {
                 return place;
             }
             place = (place + 1) & (self.entries.len() - 1);
@@ -330,17 +305,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     const WIDE: u64 = 1 << 32;
-
-    /// Another block seldom lies where the search for one begins, so the map below would not show it.
-    #[test]
-    fn a_narrow_entry_is_of_one_block() {
-        let entry = Narrow {
-            block: 7,
-            number: 1,
-        };
-        let is = |volume, block| entry.is(VolumeId(volume), block);
-        assert!(is(0, 7) && !is(1, 7) && !is(0, 8) && !is(0, WIDE + 7));
-    }
 
     proptest! {
         /// Also after a block that does not fit into a narrow entry, at whatever time it comes.

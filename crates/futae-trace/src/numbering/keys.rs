@@ -1,6 +1,6 @@
 //! Keys that are hashes, numbered in the order in which they appear.
 
-use super::far::hash;
+use super::far::{BATCH, hash};
 use futae_policy::VolumeId;
 use futae_policy::structures::prefetch;
 
@@ -29,33 +29,41 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// Prefetches where the search for each key begins, without waiting for it.
+    /// The hash of each of at most [`BATCH`] keys. What a search for each will look at first is prefetched: many such reads do not
+    /// wait for each other, as those of one search after another do.
     #[inline]
-    pub fn prefetch(&self, keys: &[u64]) {
-        for &key in keys {
-            prefetch(&self.table, self.start(key));
+    pub fn approach(&self, keys: &[u64]) -> [u64; BATCH] {
+        let mut hashes = [0; BATCH];
+        for (hash, &key) in hashes.iter_mut().zip(keys) {
+            *hash = hash_of(key);
+            prefetch(&self.table, self.start(*hash));
         }
+        for &hash in hashes.iter().take(keys.len()) {
+            let number = self.table[self.start(hash)];
+            prefetch(&self.keys, (number as usize).wrapping_sub(1));
+        }
+        hashes
     }
 
-    /// The key's number, which it gets now if it is new. Keys beyond the highest number share it: no simulation has as many
-    /// blocks.
+    /// The number of the key, which has this hash. It gets one now if it is new. Keys beyond the highest number share it: no
+    /// simulation has as many blocks.
     #[inline]
-    pub fn number(&mut self, key: u64) -> u32 {
-        let place = self.search(key);
+    pub fn number(&mut self, hash: u64, key: u64) -> u32 {
+        let place = self.search(hash, key);
         match self.table[place].checked_sub(1) {
             Some(number) => number,
-            None => self.add(place, key),
+            None => self.add(place, hash, key),
         }
     }
 
     #[inline(never)]
-    fn add(&mut self, mut place: usize, key: u64) -> u32 {
+    fn add(&mut self, mut place: usize, hash: u64, key: u64) -> u32 {
         if self.keys.len() == LAST {
             return LAST as u32;
         }
         if self.keys.len() >= self.table.len() / 2 {
             self.grow();
-            place = self.search(key);
+            place = self.search(hash, key);
         }
         self.keys.push(key);
         self.table[place] = self.keys.len() as u32;
@@ -66,7 +74,7 @@ impl Keys {
         self.table = vec![0; 2 * self.table.len()];
         self.shift -= 1;
         for (number, &key) in (1..).zip(&self.keys) {
-            let mut place = self.start(key);
+            let mut place = self.start(hash_of(key));
             while self.table[place] != 0 {
                 place = self.after(place);
             }
@@ -76,8 +84,8 @@ impl Keys {
 
     /// Where the key's number is, or where it would be.
     #[inline]
-    fn search(&self, key: u64) -> usize {
-        let mut place = self.start(key);
+    fn search(&self, hash: u64, key: u64) -> usize {
+        let mut place = self.start(hash);
         while let Some(number) = self.table[place].checked_sub(1)
             && self.keys[number as usize] != key
         {
@@ -87,8 +95,8 @@ impl Keys {
     }
 
     #[inline]
-    fn start(&self, key: u64) -> usize {
-        (hash(VolumeId(0), key) >> self.shift) as usize
+    fn start(&self, hash: u64) -> usize {
+        (hash >> self.shift) as usize
     }
 
     #[inline]
@@ -97,9 +105,15 @@ impl Keys {
     }
 }
 
+/// What a search for a key begins with.
+#[inline]
+pub fn hash_of(key: u64) -> u64 {
+    hash(VolumeId(0), key)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Keys;
+    use super::{BATCH, Keys};
     use proptest::prelude::{any, prop, prop_assert_eq, prop_oneof, proptest};
     use std::collections::HashMap;
 
@@ -109,9 +123,12 @@ mod tests {
         fn it_equals_a_map(keys in prop::collection::vec(prop_oneof![0u64..9, any::<u64>()], 0..9000)) {
             let mut numbered = Keys::default();
             let mut map = HashMap::new();
-            for &key in keys.iter().chain(&keys) {
-                let next = map.len() as u32;
-                prop_assert_eq!(numbered.number(key), *map.entry(key).or_insert(next));
+            for few in keys.chunks(BATCH).chain(keys.chunks(BATCH)) {
+                let hashes = numbered.approach(few);
+                for (&hash, &key) in hashes.iter().zip(few) {
+                    let next = map.len() as u32;
+                    prop_assert_eq!(numbered.number(hash, key), *map.entry(key).or_insert(next));
+                }
             }
         }
     }
