@@ -1,8 +1,8 @@
 //! Policies written in Python: their methods are called in batches, and their answers are checked.
 
 use futae_policy::{
-    Access, Admission, Departure, External, Policy, PolicySpec, RegisteredPolicy, Shape,
-    SimulatorHints, Slot, SpecError,
+    Access, Admission, Built, Departure, External, Policy, PolicySpec, Shape, SimulatorHints, Slot,
+    SpecError,
 };
 use hashbrown::HashMap;
 use pyo3::prelude::*;
@@ -60,11 +60,7 @@ impl External for Classes {
         self.classes.iter().any(|class| class.0 == name)
     }
 
-    fn build(
-        &self,
-        spec: &PolicySpec,
-        shape: &Shape,
-    ) -> Result<Box<dyn RegisteredPolicy>, SpecError> {
+    fn build(&self, spec: &PolicySpec, shape: &Shape) -> Result<Built, SpecError> {
         let named = self.classes.iter().find(|class| class.0 == spec.name);
         let Some((name, class)) = named.filter(|_| spec.arguments.is_empty()) else {
             return Err(wrong(
@@ -98,7 +94,7 @@ impl External for Classes {
                     wanted: AHEAD_MIN,
                 }),
             };
-            Ok(Box::new(InPython {
+            Ok(Built::Any(Box::new(InPython {
                 name: name.clone(),
                 admit: method("admit")?,
                 hit: method("hit")?,
@@ -113,7 +109,7 @@ impl External for Classes {
                 waiting: Vec::new(),
                 are_hits: false,
                 fault: None,
-            }) as Box<dyn RegisteredPolicy>)
+            })))
         })
     }
 }

@@ -11,6 +11,10 @@
  * The simulator checks every answer. A wrong one ends the simulation with an error that names the library. Nothing
  * can check what a library does to the memory of the process.
  *
+ * The simulator calls the functions of a state in the order in which it decides, foresee apart. It may call those
+ * that have no answer (insert, hit, remove) later than it decides, and several of them in a row; when it calls miss,
+ * victim or destroy, it has called all that belong before. After a wrong answer it calls only destroy.
+ *
  * Each state is used by one thread at a time. Several states are used by several threads at once, so a library
  * keeps nothing in variables that all states share. Results are the same on every run if the policy has no other
  * source of randomness than the seed.
@@ -85,7 +89,7 @@ struct futae_policy {
 
     /* Optional. The slot that would be the victim after `ahead` others, or FUTAE_NO_SLOT. The simulator reads ahead
      * what it knows of that slot, which makes it faster; no decision depends on the answer, and it need not be
-     * right. */
+     * right. Calls that belong before may come after it. */
     uint32_t (*foresee)(const void *state, uint32_t ahead);
 };
 

@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "foreign functions")]
 
+use futae_policy::{AccessKind, BlockId, Call, Departure, Foreign, Slot};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -16,6 +17,8 @@ pub const VERSION: u32 = 1;
 const ENTRY: &CStr = c"futae_policy";
 /// Room for the reason why a state cannot be had, in bytes.
 const PROBLEM_BYTES: usize = 512;
+/// `FUTAE_NO_SLOT`.
+const NO_SLOT: u32 = u32::MAX;
 
 /// `struct futae_setup`.
 #[repr(C)]
@@ -159,51 +162,85 @@ impl State {
         })?;
         Ok(Self { state, functions })
     }
+}
 
-    /// What `miss` answers; 1 where there is none.
+/// `enum futae_kind`.
+#[inline]
+fn kind(kind: AccessKind) -> u32 {
+    match kind {
+        AccessKind::Read => 0,
+        AccessKind::Write => 1,
+        AccessKind::Demotion => 2,
+        AccessKind::Notice => 3,
+        AccessKind::Preload => 4,
+    }
+}
+
+/// `enum futae_departure`.
+#[inline]
+fn departure(why: Departure) -> u32 {
+    match why {
+        Departure::Evicted => 0,
+        Departure::Promoted => 1,
+        Departure::Invalidated => 2,
+    }
+}
+
+/// A slot, unless it is `FUTAE_NO_SLOT`.
+#[inline]
+fn slot(number: u32) -> Option<Slot> {
+    (number != NO_SLOT).then_some(Slot(number))
+}
+
+impl Foreign for State {
     #[inline]
-    pub fn miss(&mut self, block: u64, kind: u32) -> c_int {
-        match self.functions.miss {
+    fn tell(&mut self, calls: &[Call]) {
+        let (functions, state) = (self.functions, self.state.as_ptr());
+        for &call in calls {
             // SAFETY: the state is the library's own, is not freed yet, and no other thread uses it meanwhile.
-            Some(miss) => unsafe { miss(self.state.as_ptr(), block, kind) },
+            unsafe {
+                match call {
+                    Call::Hit(slot, block, why) => {
+                        (functions.hit)(state, slot.0, block.raw(), kind(why));
+                    }
+                    Call::Insert(slot, block, why) => {
+                        (functions.insert)(state, slot.0, block.raw(), kind(why));
+                    }
+                    Call::Remove(slot, why) => (functions.remove)(state, slot.0, departure(why)),
+                }
+            }
+        }
+    }
+
+    fn admits(&self) -> bool {
+        self.functions.miss.is_some()
+    }
+
+    #[inline]
+    fn miss(&mut self, block: BlockId, why: AccessKind) -> c_int {
+        match self.functions.miss {
+            // SAFETY: as in `tell`.
+            Some(miss) => unsafe { miss(self.state.as_ptr(), block.raw(), kind(why)) },
             None => 1,
         }
     }
 
-    /// Calls `insert`.
     #[inline]
-    pub fn insert(&mut self, slot: u32, block: u64, kind: u32) {
-        // SAFETY: as for `miss`.
-        unsafe { (self.functions.insert)(self.state.as_ptr(), slot, block, kind) }
+    fn victim(&mut self, calls: &[Call], block: BlockId, why: AccessKind) -> Option<Slot> {
+        self.tell(calls);
+        // SAFETY: as in `tell`.
+        slot(unsafe { (self.functions.victim)(self.state.as_ptr(), block.raw(), kind(why)) })
     }
 
-    /// Calls `hit`.
-    #[inline]
-    pub fn hit(&mut self, slot: u32, block: u64, kind: u32) {
-        // SAFETY: as for `miss`.
-        unsafe { (self.functions.hit)(self.state.as_ptr(), slot, block, kind) }
+    fn foresees(&self) -> bool {
+        self.functions.foresee.is_some()
     }
 
-    /// What `victim` answers.
     #[inline]
-    pub fn victim(&mut self, block: u64, kind: u32) -> u32 {
-        // SAFETY: as for `miss`.
-        unsafe { (self.functions.victim)(self.state.as_ptr(), block, kind) }
-    }
-
-    /// Calls `remove`.
-    #[inline]
-    pub fn remove(&mut self, slot: u32, why: u32) {
-        // SAFETY: as for `miss`.
-        unsafe { (self.functions.remove)(self.state.as_ptr(), slot, why) }
-    }
-
-    /// What `foresee` answers, if there is such a function.
-    #[inline]
-    pub fn foresee(&self, ahead: u32) -> Option<u32> {
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
         let foresee = self.functions.foresee?;
-        // SAFETY: as for `miss`; the function changes nothing.
-        Some(unsafe { foresee(self.state.as_ptr(), ahead) })
+        // SAFETY: as in `tell`; the function changes nothing.
+        slot(unsafe { foresee(self.state.as_ptr(), ahead) })
     }
 }
 

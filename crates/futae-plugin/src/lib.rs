@@ -5,11 +5,9 @@
 //! becomes the policy's [`fault`](futae_policy::Policy::fault), with which a simulation ends.
 
 mod foreign;
-mod policy;
 
 use foreign::{Functions, State};
-use futae_policy::{Argument, External, PolicySpec, RegisteredPolicy, Shape, SpecError, register};
-use policy::Plugin;
+use futae_policy::{Argument, Built, Checked, External, PolicySpec, Shape, SpecError, register};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::Metadata;
@@ -74,19 +72,15 @@ impl External for Libraries {
         name.contains('/')
     }
 
-    fn build(
-        &self,
-        spec: &PolicySpec,
-        shape: &Shape,
-    ) -> Result<Box<dyn RegisteredPolicy>, SpecError> {
+    fn build(&self, spec: &PolicySpec, shape: &Shape) -> Result<Built, SpecError> {
         let built = || {
             let functions = self.functions(&spec.name)?;
             let arguments = arguments(spec)?;
             let state = State::new(functions, shape.slots, shape.seed, &arguments)?;
-            Ok(Plugin::new(&spec.name, state, shape.slots))
+            Ok(Checked::new(&spec.name, Box::new(state), shape.slots))
         };
         match built() {
-            Ok(policy) => Ok(Box::new(policy)),
+            Ok(policy) => Ok(Built::Checked(policy)),
             Err(problem) => Err(SpecError::External {
                 policy: spec.name.clone(),
                 problem,

@@ -5,44 +5,10 @@ use futae_policy::{
     Access, BlockId, Departure, HashIndex, Level, Outcome, PolicySpec, Shape, build,
 };
 use futae_sim::{LevelSpec, SimulationError, SimulationSpec, WriteMode, links, simulate_all};
-use futae_testkit::need::{Need, skip};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use kit::{CRATE, compiles, library_of_c, text};
+use std::path::Path;
 
-const CRATE: &str = env!("CARGO_MANIFEST_DIR");
-
-/// Runs a compiler, which says what is wrong by its status; false if there is none.
-fn compiles(compiler: &str, arguments: &[&str], output: &Path) -> bool {
-    let mut command = Command::new(compiler);
-    command.args(arguments).arg("-o").arg(output);
-    match command.output() {
-        Err(error) => {
-            skip(Need::Tools, &format!("{compiler}: {error}"));
-            false
-        }
-        Ok(done) => {
-            let said = String::from_utf8_lossy(&done.stderr);
-            assert!(done.status.success(), "{command:?}: {said}");
-            true
-        }
-    }
-}
-
-/// A C file as a library in `folder`, compiled as the header says, every warning an error.
-fn library_of_c(folder: &Path, name: &str, source: &str, more: &[&str]) -> Option<String> {
-    let output = folder.join(name);
-    let include = format!("-I{CRATE}/include");
-    let source = format!("{CRATE}/{source}");
-    let usual = "-O2 -std=c11 -pedantic -Wall -Wextra -Werror -shared -fPIC";
-    let mut arguments: Vec<&str> = usual.split(' ').collect();
-    arguments.extend([include.as_str(), source.as_str()]);
-    arguments.extend(more);
-    compiles("cc", &arguments, &output).then(|| text(output))
-}
-
-fn text(path: PathBuf) -> String {
-    path.into_os_string().into_string().expect("plain")
-}
+mod kit;
 
 /// Misses of each level of hierarchies under the same requests.
 fn misses(hierarchies: &[&[String]]) -> Result<Vec<Vec<u64>>, SimulationError> {

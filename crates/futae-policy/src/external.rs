@@ -3,7 +3,7 @@
 //! A program that supports them registers their sources. They are for simulations: a program
 //! without registered sources refuses their names, so no live cache runs foreign code.
 
-use crate::{PolicySpec, RegisteredPolicy, Shape, SpecError};
+use crate::{Checked, PolicySpec, RegisteredPolicy, Shape, SpecError};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A source of policies outside the registry.
@@ -11,11 +11,15 @@ pub trait External: Send + Sync {
     /// Whether this source has a policy of this name.
     fn has(&self, name: &str) -> bool;
     /// Builds a policy. Called only for names that the source [`has`](Self::has).
-    fn build(
-        &self,
-        spec: &PolicySpec,
-        shape: &Shape,
-    ) -> Result<Box<dyn RegisteredPolicy>, SpecError>;
+    fn build(&self, spec: &PolicySpec, shape: &Shape) -> Result<Built, SpecError>;
+}
+
+/// A policy from a source.
+pub enum Built {
+    /// A policy of any type, which is called for every request.
+    Any(Box<dyn RegisteredPolicy>),
+    /// A policy that only orders slots, of a type that the simulator's inner loop knows.
+    Checked(Checked),
 }
 
 /// The sources with their numbers; the latest one is asked first.
@@ -49,10 +53,7 @@ impl Drop for Registration {
 }
 
 /// Builds a policy from any source; `None` if no source has it.
-pub(crate) fn build(
-    spec: &PolicySpec,
-    shape: &Shape,
-) -> Option<Result<Box<dyn RegisteredPolicy>, SpecError>> {
+pub(crate) fn build(spec: &PolicySpec, shape: &Shape) -> Option<Result<Built, SpecError>> {
     let source = {
         let sources = SOURCES.read().unwrap_or_else(PoisonError::into_inner);
         let all = sources.iter().rev().map(|source| &source.1);
@@ -84,12 +85,8 @@ mod tests {
         fn has(&self, name: &str) -> bool {
             name == self.0
         }
-        fn build(
-            &self,
-            _: &PolicySpec,
-            shape: &Shape,
-        ) -> Result<Box<dyn RegisteredPolicy>, SpecError> {
-            build(&PolicySpec::of(crate::Kind::lru), shape)
+        fn build(&self, _: &PolicySpec, shape: &Shape) -> Result<Built, SpecError> {
+            build(&PolicySpec::of(crate::Kind::lru), shape).map(Built::Any)
         }
     }
 

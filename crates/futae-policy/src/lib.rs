@@ -10,6 +10,7 @@
 mod access;
 mod block;
 mod card;
+mod checked;
 mod costs;
 mod counters;
 mod decision;
@@ -31,6 +32,7 @@ mod traits;
 pub use access::{Access, AccessKind, Class};
 pub use block::{BlockId, Slot, VolumeId};
 pub use card::{Card, Parameter};
+pub use checked::{Call, Checked, Foreign};
 pub use costs::{BlockCost, StoreCosts};
 pub use counters::Counters;
 pub use decision::{
@@ -38,7 +40,7 @@ pub use decision::{
     policy_of_line, slots_line, slots_of_line,
 };
 pub use directive::Directive;
-pub use external::{External, Registration, register};
+pub use external::{Built, External, Registration, register};
 pub use hints::{RegisteredPolicy, SimulatorHints};
 pub use index::{DenseIndex, HashIndex, Index};
 pub use level::{Level, Outcome, Victim};

@@ -2,7 +2,7 @@
 //! its module, its name on every command line, its card and its contract test follow from that line.
 
 use crate::card::Card;
-use crate::external;
+use crate::external::{self, Built};
 use crate::replace;
 use crate::spec::is_path;
 use crate::{Arguments, PolicySpec, RegisteredPolicy, Shape, SpecError, Trait};
@@ -140,7 +140,10 @@ pub fn visit<V: Visit>(
     visitor: V,
 ) -> Result<V::Output, SpecError> {
     if let Some(built) = external::build(spec, shape) {
-        return built.map(|policy| visitor.visit(policy));
+        return built.map(|built| match built {
+            Built::Any(policy) => visitor.visit(policy),
+            Built::Checked(policy) => visitor.visit(policy),
+        });
     }
     let kind = find(&spec.name)?;
     spec.check_slots(shape.slots)?;
