@@ -5,7 +5,7 @@ use crate::evictions::Route;
 use crate::extents::{Pages, Places};
 use crate::groups::{self, Groups};
 use crate::probe::{Counts, Probe};
-use crate::sink::Sink;
+use crate::sink::{Destination, Sink};
 use crate::{proc, table};
 use futae_agent_protocol::{
     Counters, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Message, Notices, Pressure,
@@ -23,11 +23,13 @@ use tracing::{info, warn};
 const NOTICE_DELAY: Duration = Duration::from_millis(100);
 /// Evictions looked up before the counters and the connection get their turn.
 const NOTICES_AT_ONCE: usize = 32_768;
+/// Messages of sampled reads before the counters and the connection get their turn.
+const REFERENCES_AT_ONCE: usize = 2;
 
-/// Counts and reports until it is killed; with `once`, for a while.
+/// Counts and reports until it is killed, or until nobody reads its standard output; with `once`, for a while.
 ///
 /// # Errors
-/// If the kernel stops giving counters, or standard output is gone.
+/// If the kernel stops giving counters, or standard output cannot be written.
 pub fn run(args: &Checked) -> anyhow::Result<()> {
     crate::system::keep_large_memory_apart();
     let (probe, why) = Probe::start(args);
@@ -50,7 +52,16 @@ pub fn run(args: &Checked) -> anyhow::Result<()> {
         io::stdout().write_all(table.as_bytes())?;
         return Ok(());
     }
-    agent.work(args.period)
+    match agent.work(args.period) {
+        // The reader of standard output has read enough.
+        Err(error) if args.destination == Destination::Output && is_closed_pipe(&error) => Ok(()),
+        ended => ended,
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 struct Agent {
@@ -258,16 +269,11 @@ impl Agent {
     }
 
     fn tell_references(&mut self) -> io::Result<()> {
-        loop {
-            self.read.clear();
-            self.probe.references(References::MAX_PAGES, &mut self.read);
-            if self.read.is_empty() {
-                return Ok(());
-            }
-            let (threshold, pages) = (self.threshold, self.read.clone());
-            self.sink
-                .send(Message::References(References { threshold, pages }))?;
-        }
+        let (probe, sink, threshold) = (&mut self.probe, &mut self.sink, self.threshold);
+        let take = |read: &mut Vec<u64>| probe.references(References::MAX_PAGES, read);
+        tell_references(&mut self.read, take, |pages| {
+            sink.send(Message::References(References { threshold, pages }))
+        })
     }
 
     /// What happened since the last sample.
@@ -331,6 +337,23 @@ impl Agent {
     }
 }
 
+/// Tells what `take` gives, for one turn: reads may come faster than they can be told.
+fn tell_references(
+    read: &mut Vec<u64>,
+    mut take: impl FnMut(&mut Vec<u64>),
+    mut tell: impl FnMut(Vec<u64>) -> io::Result<()>,
+) -> io::Result<()> {
+    for _ in 0..REFERENCES_AT_ONCE {
+        read.clear();
+        take(read);
+        if read.is_empty() {
+            break;
+        }
+        tell(read.clone())?;
+    }
+    Ok(())
+}
+
 /// What changed, by what it belongs to.
 fn changes<K: Hash + Eq + Copy>(
     now: &[(K, Counters)],
@@ -389,6 +412,27 @@ mod tests {
             ranges,
             expected.map(|(start, count)| Range { start, count })
         );
+    }
+
+    #[test]
+    fn reads_that_come_faster_than_they_are_told_leave_others_their_turn() {
+        let turn = |waiting: usize| {
+            let (mut taken, mut told) = (0, Vec::new());
+            let take = |read: &mut Vec<u64>| {
+                read.extend((taken < waiting).then_some(taken as u64));
+                taken += 1;
+            };
+            let tell = |pages: Vec<u64>| {
+                told.extend(pages);
+                Ok(())
+            };
+            tell_references(&mut Vec::new(), take, tell).expect("told");
+            told
+        };
+        assert!(turn(0).is_empty());
+        assert_eq!(turn(1), [0_u64]);
+        let many = turn(1000);
+        assert!((1..100).contains(&many.len()), "{} messages", many.len());
     }
 
     #[test]

@@ -357,6 +357,9 @@ impl Sink {
 }
 
 #[cfg(test)]
+mod random;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use futae_agent_protocol::{Hello, Sample};
