@@ -8,6 +8,7 @@
 //! | `files.rs` | which file is which volume |
 //! | `mapped.rs` | the thread that looks for pages that are read through maps |
 //! | `memory.rs` | looks at the memory of the mount, and decides how much that is |
+//! | `queue.rs` | what waits for the thread that gives pages up |
 //! | `unread.rs` | pages that nobody has read, which the kernel is given, and who may write to their files |
 //! | `worker.rs` | the thread that gives pages up |
 //! | `whole.rs` | a file of a tree, whose pages are all given up when it was changed past the mount |
@@ -17,6 +18,7 @@ mod compare;
 mod files;
 mod mapped;
 mod memory;
+mod queue;
 mod unread;
 mod whole;
 mod worker;
@@ -30,6 +32,7 @@ use fuser::{INodeNo, Notifier};
 use futae_engine::{Engine, IoBuf, Keeper, KeeperStatus, News};
 use futae_page_cache::{Event, Watch};
 use futae_policy::{BlockId, VolumeId};
+use queue::Queue;
 use std::fs::Metadata;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -37,7 +40,6 @@ use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use std::time::Duration;
-use unread::Unread;
 
 /// How often what the kernel holds is looked at where nothing asks for it; before the count of a page's reads overflows.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -76,20 +78,6 @@ pub(crate) struct KernelKeeper {
     stored: AtomicU64,
     /// Pages whose readers have not had them yet, which are given up after that.
     held_back: AtomicUsize,
-}
-
-/// What waits to be given up.
-#[derive(Default)]
-struct Queue {
-    /// Pages that the policy does not want.
-    unwanted: Vec<Page>,
-    /// Pages that nobody watches.
-    unwatched: Vec<Page>,
-    /// Files of which nothing is true any more, by inode number, and how many of these are still to be done for the file.
-    stale: Vec<(u64, Arc<AtomicU64>)>,
-    /// Pages that the kernel is to be given.
-    unread: Unread,
-    has_ended: bool,
 }
 
 impl KernelKeeper {
@@ -177,8 +165,7 @@ impl KernelKeeper {
 
     fn let_go_page(&self, page: Page) {
         let mut queue = self.queue();
-        queue.unwanted.push(page);
-        let waiting = queue.unwanted.len();
+        let waiting = queue.let_go(page, |page| self.is_present(page));
         if waiting == 1 || waiting == self.batch.load(Relaxed) {
             self.wake.notify_one();
         }
@@ -195,7 +182,7 @@ impl Keeper for KernelKeeper {
         self.watch.news(|inode, page, event| match event {
             Event::Left => news.left.extend(files.block((inode, page))),
             Event::Unwatched => {
-                self.queue().unwatched.push((inode, page));
+                self.queue().note_unwatched((inode, page));
                 self.wake.notify_one();
             }
         });
@@ -248,10 +235,7 @@ impl Keeper for KernelKeeper {
         KeeperStatus {
             pages: self.watch.present_pages(),
             invalidated: self.invalidated.load(Relaxed),
-            waiting: (queue.unwanted.len()
-                + queue.unwatched.len()
-                + queue.stale.len()
-                + self.held_back.load(Relaxed)) as u64,
+            waiting: (queue.waiting() + self.held_back.load(Relaxed)) as u64,
             stored: self.stored.load(Relaxed),
             mapped_used: self.watch.mapped_used(),
             aside_bytes: self.beside.aside_bytes(),

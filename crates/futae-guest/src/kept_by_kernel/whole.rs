@@ -40,9 +40,8 @@ impl FilePages {
 
     /// None of them is known to be true any more: to be called before the change is known to others.
     pub(crate) fn are_stale(&self) {
-        self.stale.fetch_add(1, SeqCst);
         let mut queue = self.keeper.queue();
-        queue.stale.push((self.inode, Arc::clone(&self.stale)));
+        queue.note_stale(self.inode, &self.stale);
         self.keeper.wake.notify_one();
     }
 

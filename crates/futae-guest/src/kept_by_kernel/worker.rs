@@ -9,7 +9,7 @@ use fuser::{INodeNo, Notifier};
 use futae_engine::{Engine, IoBuf};
 use futae_page_cache::PAGE_BYTES;
 use futae_policy::BlockId;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, PoisonError};
@@ -44,7 +44,7 @@ impl Running {
             engine,
             notifier,
             lost: 0,
-            held_back: Vec::new(),
+            held_back: HashMap::new(),
         };
         let aside = [
             mapped::start(Arc::clone(&keeper))?,
@@ -85,7 +85,7 @@ struct Worker {
     /// Pages that had come unwatched and unsaid when all were dropped for it.
     lost: u64,
     /// Pages whose readers have not had them yet, and until when that is waited for.
-    held_back: Vec<(Page, Instant)>,
+    held_back: HashMap<Page, Instant>,
 }
 
 impl Worker {
@@ -98,7 +98,10 @@ impl Worker {
                 self.drop_pages(inode, 0, 0);
                 waits.fetch_sub(1, SeqCst);
             }
-            self.give_up(queue.unwatched);
+            self.give_up(queue.unwatched.into_iter().collect());
+            if queue.lost_unwatched {
+                self.drop_all();
+            }
             self.put_unread();
             let unwanted = self.still_unwanted(queue.unwanted);
             let given_up = self.give_up(unwanted);
@@ -121,7 +124,7 @@ impl Worker {
         };
         let hurries = |queue: &Queue| {
             let is_any = !queue.stale.is_empty() || !queue.unwatched.is_empty();
-            queue.has_ended || is_any || !queue.unread.is_empty()
+            queue.has_ended || is_any || queue.lost_unwatched || !queue.unread.is_empty()
         };
         let mut queue = keeper.queue();
         if queue.unwanted.is_empty() && !hurries(&queue) {
@@ -141,13 +144,7 @@ impl Worker {
         if queue.has_ended {
             return None;
         }
-        // Pages that nobody has read stay in the queue until it is their turn.
-        Some(Queue {
-            unwanted: std::mem::take(&mut queue.unwanted),
-            unwatched: std::mem::take(&mut queue.unwatched),
-            stale: std::mem::take(&mut queue.stale),
-            ..Queue::default()
-        })
+        Some(queue.take())
     }
 
     /// Gives the kernel pages that nobody has read, and that the cache still wants.
@@ -201,15 +198,18 @@ impl Worker {
     }
 
     /// Those of the pages that are there, that their readers have had, and that the cache still does not want.
-    fn still_unwanted(&mut self, pages: Vec<Page>) -> Vec<Page> {
+    fn still_unwanted(&mut self, pages: HashSet<Page>) -> Vec<Page> {
         let now = Instant::now();
         let keeper = &self.keeper;
         let mut unwanted = Vec::with_capacity(pages.len());
-        let fresh = pages.into_iter().map(|page| (page, now + READER_TIMEOUT));
-        let all: Vec<_> = self.held_back.drain(..).chain(fresh).collect();
+        let mut all = std::mem::take(&mut self.held_back);
+        for page in pages {
+            // One that is given up again is not waited for longer.
+            all.entry(page).or_insert(now + READER_TIMEOUT);
+        }
         for ((inode, page), until) in all {
             if until > now && keeper.watch.is_fresh(inode, page) {
-                self.held_back.push(((inode, page), until));
+                self.held_back.insert((inode, page), until);
             } else if keeper.is_present((inode, page)) {
                 unwanted.push((inode, page));
             }
@@ -276,6 +276,11 @@ impl Worker {
             return;
         }
         self.lost = lost;
+        self.drop_all();
+    }
+
+    /// Has the kernel drop all pages of all files.
+    fn drop_all(&self) {
         let inodes = self.keeper.files().inodes();
         for inode in inodes {
             self.drop_pages(inode, 0, 0);
