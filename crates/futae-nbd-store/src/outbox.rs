@@ -24,7 +24,7 @@ use futae_nbd::constants::REQUEST_HEADER_BYTES;
 
 /// The longest time that a hint waits for a command to travel with.
 const LINGER: Duration = Duration::from_millis(1);
-/// The largest number of waiting hint bytes; further hints are dropped.
+/// The largest number of hint bytes that are not sent yet; further hints are dropped.
 const HINT_BYTES_MAX: usize = 64 << 20;
 /// Commands per system call; each has at most two slices, and the kernel accepts 1024.
 const FRAMES_PER_SEND: usize = 500;
@@ -85,11 +85,12 @@ enum Worker {
 
 #[derive(Debug)]
 struct State {
-    queue: VecDeque<Frame>,
+    queue: VecDeque<(Frame, Urgency)>,
     /// Bytes of the first frame that were already sent.
     sent: usize,
     sending: bool,
     worker: Worker,
+    /// Bytes of the hints in the queue and of those that a thread is sending.
     hint_bytes: usize,
     hints: u64,
     /// Whether to end the connection once everything is sent.
@@ -183,7 +184,7 @@ impl Outbox {
             state.hint_bytes += frame.len();
             state.hints += 1;
         }
-        state.queue.push_back(frame);
+        state.queue.push_back((frame, urgency));
         true
     }
 
@@ -228,6 +229,7 @@ impl Outbox {
             drop(state);
             let outcome = batch.send(socket, false);
             state = self.lock();
+            state.hint_bytes -= batch.hint_bytes_sent;
             match outcome {
                 Ok(()) if batch.frames.is_empty() && !state.queue.is_empty() => continue,
                 Ok(()) => batch.put_back(&mut state),
@@ -260,7 +262,7 @@ impl Outbox {
     pub(super) fn finish(&self, last: Frame) {
         let mut state = self.lock();
         if !state.closed && !state.ending {
-            state.queue.push_back(last);
+            state.queue.push_back((last, Urgency::Soon));
             state.ending = true;
         }
         self.wake(&mut state);
@@ -286,6 +288,7 @@ impl Outbox {
                 drop(state);
                 let outcome = batch.send(socket, true);
                 state = self.lock();
+                state.hint_bytes -= batch.hint_bytes_sent;
                 state.sending = false;
                 if outcome.is_err() {
                     Self::fail(&mut state, socket);
@@ -332,17 +335,19 @@ impl Outbox {
 
 /// Frames that one thread is sending.
 struct Batch {
-    frames: VecDeque<Frame>,
+    frames: VecDeque<(Frame, Urgency)>,
     sent: usize,
+    /// Bytes of the hints among the frames that have left completely.
+    hint_bytes_sent: usize,
 }
 
 impl Batch {
     fn take(state: &mut State) -> Self {
-        state.hint_bytes = 0;
         let sent = std::mem::take(&mut state.sent);
         Self {
             frames: std::mem::take(&mut state.queue),
             sent,
+            hint_bytes_sent: 0,
         }
     }
 
@@ -360,7 +365,7 @@ impl Batch {
             let count = self.frames.len().min(FRAMES_PER_SEND);
             let mut slices = Vec::with_capacity(2 * count);
             let mut skip = self.sent;
-            for frame in self.frames.iter().take(count) {
+            for (frame, _) in self.frames.iter().take(count) {
                 for bytes in [&frame.header[..], frame.payload_bytes()] {
                     let skipped = skip.min(bytes.len());
                     skip -= skipped;
@@ -379,11 +384,15 @@ impl Batch {
 
     fn advance(&mut self, sent: usize) {
         self.sent += sent;
-        while let Some(first) = self.frames.front() {
-            if self.sent < first.len() {
+        while let Some((first, urgency)) = self.frames.front() {
+            let length = first.len();
+            if self.sent < length {
                 break;
             }
-            self.sent -= first.len();
+            if *urgency == Urgency::Hint {
+                self.hint_bytes_sent += length;
+            }
+            self.sent -= length;
             self.frames.pop_front();
         }
     }
@@ -399,6 +408,15 @@ mod tests {
         Frame {
             header: [fill; REQUEST_HEADER_BYTES],
             payload: (bytes > 0).then(|| (Arc::new(IoBuf::copy_of(&vec![fill; bytes])), 0..bytes)),
+        }
+    }
+
+    /// Ends the sender thread, also when the test fails.
+    struct Closing<'a>(&'a Outbox);
+
+    impl Drop for Closing<'_> {
+        fn drop(&mut self) {
+            self.0.close();
         }
     }
 
@@ -432,6 +450,40 @@ mod tests {
     }
 
     #[test]
+    fn hints_that_a_full_socket_does_not_take_count_until_they_are_sent() {
+        const HINT_BYTES: usize = 1 << 20;
+        const HINTS: usize = 200;
+        let (ours, mut peer) = UnixStream::pair().expect("a pair");
+        let patience = Some(Duration::from_secs(60));
+        peer.set_read_timeout(patience).expect("a socket");
+        let (outbox, socket) = (Outbox::new(), Socket::Unix(ours));
+        let hint = |outbox: &Outbox| {
+            outbox.hold();
+            outbox.push(&socket, frame(1, HINT_BYTES), Urgency::Hint);
+            outbox.release(&socket);
+        };
+        (0..HINTS).for_each(|_| hint(&outbox));
+        let length = HINT_BYTES + REQUEST_HEADER_BYTES;
+        let waiting = |outbox: &Outbox| {
+            let state = outbox.lock();
+            let bytes = state.queue.iter().map(|(frame, _)| frame.len());
+            bytes.sum::<usize>()
+        };
+        let kept = waiting(&outbox);
+        assert!(kept <= HINT_BYTES_MAX, "{kept} bytes wait");
+        let dropped = outbox.hints_dropped() as usize;
+        assert!(kept.div_ceil(length) + dropped <= HINTS);
+        // There is room again for as much as was sent, and for no more.
+        let left = HINTS - dropped;
+        std::thread::scope(|scope| {
+            scope.spawn(|| outbox.run(&socket));
+            let _closing = Closing(&outbox);
+            assert_eq!(arrived(&mut peer, left * length), [1]);
+        });
+        assert_eq!(outbox.lock().hint_bytes, 0);
+    }
+
+    #[test]
     fn a_group_is_of_one_connection() {
         let (ours, mut peer) = UnixStream::pair().expect("a pair");
         let (other_ours, mut other_peer) = UnixStream::pair().expect("a pair");
@@ -449,5 +501,83 @@ mod tests {
         other.push(&other_socket, frame(3, 0), Urgency::Now);
         other.release(&other_socket);
         assert_eq!(arrived(&mut other_peer, REQUEST_HEADER_BYTES), [3]);
+    }
+
+    /// Commands and hints, alone and in groups, for a peer that reads now and then: what arrives is what was not dropped, in order.
+    #[test]
+    fn what_arrives_is_what_was_added_in_any_order_of_adding_and_reading() {
+        const SIZES: [usize; 4] = [0, 100, 300_000, 9 << 20];
+        let payload = Arc::new(IoBuf::zeroed(SIZES[3]));
+        for seed in 1..=4_u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut below = |limit: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                ((state >> 11) % limit) as usize
+            };
+            let (ours, mut peer) = UnixStream::pair().expect("a pair");
+            let patience = Some(Duration::from_secs(60));
+            peer.set_read_timeout(patience).expect("a socket");
+            let (outbox, socket) = (Outbox::new(), Socket::Unix(ours));
+            // The number and the size of each frame that is to arrive.
+            let mut due = VecDeque::new();
+            let next = |peer: &mut UnixStream, due: &mut VecDeque<(u32, usize)>| {
+                let Some((number, size)) = due.pop_front() else {
+                    return;
+                };
+                let mut header = [0; REQUEST_HEADER_BYTES];
+                peer.read_exact(&mut header).expect("it arrives");
+                assert_eq!(header.first_chunk(), Some(&number.to_be_bytes()));
+                let mut rest = vec![1; size];
+                peer.read_exact(&mut rest).expect("all of it");
+                assert!(rest.iter().all(|&byte| byte == 0));
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| outbox.run(&socket));
+                let _closing = Closing(&outbox);
+                for number in 0..300_u32 {
+                    let size = SIZES[below(4)];
+                    let mut header = [0; REQUEST_HEADER_BYTES];
+                    header[..4].copy_from_slice(&number.to_be_bytes());
+                    let frame = Frame {
+                        header,
+                        payload: (size > 0).then(|| (Arc::clone(&payload), 0..size)),
+                    };
+                    // Commands of that size would fill memory; hints are dropped.
+                    let urgencies = [Urgency::Hint, Urgency::Now, Urgency::Soon];
+                    let urgency = if size > 1 << 20 {
+                        Urgency::Hint
+                    } else {
+                        urgencies[below(3)]
+                    };
+                    let dropped = outbox.hints_dropped();
+                    let is_grouped = below(3) == 0;
+                    if is_grouped {
+                        outbox.hold();
+                    }
+                    outbox.push(&socket, frame, urgency);
+                    if is_grouped {
+                        outbox.release(&socket);
+                    }
+                    if outbox.hints_dropped() == dropped {
+                        due.push_back((number, size));
+                    } else {
+                        assert_eq!(urgency, Urgency::Hint);
+                    }
+                    let waiting = outbox.lock().hint_bytes;
+                    assert!(waiting <= HINT_BYTES_MAX, "{waiting} bytes of hints");
+                    if below(4) == 0 {
+                        (0..below(6)).for_each(|_| next(&mut peer, &mut due));
+                    }
+                }
+                while !due.is_empty() {
+                    next(&mut peer, &mut due);
+                }
+            });
+            assert!(outbox.hints_dropped() > 0, "seed {seed} fills nothing");
+            let state = outbox.lock();
+            assert_eq!((state.hint_bytes, state.queue.len()), (0, 0));
+        }
     }
 }

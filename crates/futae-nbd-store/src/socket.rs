@@ -4,7 +4,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -24,21 +24,22 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Connects. An attempt may take `step`.
-    pub(super) fn connect(uri: &NbdUri, step: Duration) -> io::Result<Self> {
+    /// Connects until `deadline`. Addresses of one host divide the time among them: it may listen at one of them only.
+    pub(super) fn connect(uri: &NbdUri, deadline: Instant) -> io::Result<Self> {
         match &uri.transport {
             Transport::Unix { socket } => {
                 let flags = SocketFlags::CLOEXEC;
                 let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
                 // It also limits how long a full queue of the server is waited for.
-                set_socket_timeout(&stream, Timeout::Send, Some(step))?;
+                set_socket_timeout(&stream, Timeout::Send, Some(left(deadline)?))?;
                 connect(&stream, &SocketAddrUnix::new(socket)?)?;
                 Ok(Self::Unix(stream.into()))
             }
             Transport::Tcp { host, port } => {
                 let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-                for address in (host.as_str(), *port).to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&address, step) {
+                let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+                for (others, address) in (1..=addresses.len() as u32).rev().zip(addresses) {
+                    match TcpStream::connect_timeout(&address, left(deadline)? / others) {
                         Ok(stream) => {
                             stream.set_nodelay(true)?;
                             set_socket_keepalive(&stream, true)?;
@@ -119,13 +120,52 @@ impl Socket {
     }
 }
 
-/// What to say of an error if it is that the time for a step was over.
-pub(super) fn in_time(error: &io::Error, step: Duration) -> Option<String> {
+/// A socket of which all reads and writes together have to end at a deadline.
+pub(super) struct Timed<'a> {
+    pub(super) socket: &'a mut Socket,
+    pub(super) deadline: Instant,
+}
+
+impl Timed<'_> {
+    /// The socket, for an operation in the time that is left.
+    fn in_time(&mut self) -> io::Result<&mut Socket> {
+        self.socket.set_timeout(Some(left(self.deadline)?))?;
+        Ok(self.socket)
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.in_time()?.read(bytes)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.in_time()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The time until a deadline, or that it is over.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    Ok(left)
+}
+
+/// What to say of an error if it is that the time was over.
+pub(super) fn in_time(error: &io::Error, time: Duration) -> Option<String> {
     let is_late = matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
     );
-    is_late.then(|| format!("no answer within {step:?}"))
+    is_late.then(|| format!("no answer within {time:?}"))
 }
 
 impl AsFd for Socket {

@@ -2,7 +2,7 @@
 
 use super::socket::Socket;
 use futae_nbd::uri::{ClientTls, NbdUri};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PROBLEM: &str =
     "this build has no TLS (the cargo feature tls); use nbd or nbd+unix, or a tunnel";
@@ -25,7 +25,7 @@ pub(super) fn begin(
     _socket: Socket,
     _uri: &NbdUri,
     tls: &ClientTls,
-    _step: Duration,
+    _limit: (Instant, Duration),
 ) -> Result<(Socket, Ended), String> {
     check(tls)?;
     Err(PROBLEM.to_owned())

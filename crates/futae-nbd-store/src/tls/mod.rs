@@ -8,7 +8,7 @@ mod carrier;
 mod certificates;
 mod ended;
 
-use super::socket::{Socket, in_time};
+use super::socket::{Socket, Timed, in_time};
 pub(super) use ended::Ended;
 use futae_nbd::uri::{ClientTls, NbdUri, Transport};
 use rustls::ClientConnection;
@@ -17,7 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Checks whether TLS can be used with an address.
 pub(super) fn check(tls: &ClientTls) -> Result<(), String> {
@@ -31,12 +31,13 @@ pub(super) fn check(tls: &ClientTls) -> Result<(), String> {
     Ok(())
 }
 
-/// Performs the handshake on a socket whose reads and writes may take `step`. Returns the socket that carries plain text from now on.
+/// Performs the handshake until `deadline`, which was `time` after the beginning of the connection. Returns the socket that carries
+/// plain text from now on.
 pub(super) fn begin(
     mut socket: Socket,
     uri: &NbdUri,
     tls: &ClientTls,
-    step: Duration,
+    (deadline, time): (Instant, Duration),
 ) -> Result<(Socket, Ended), String> {
     check(tls)?;
     let name = match (&tls.hostname, &uri.transport) {
@@ -51,9 +52,13 @@ pub(super) fn begin(
     let config = Arc::new(certificates::config(directory)?);
     let mut connection =
         ClientConnection::new(config, server).map_err(|error| error.to_string())?;
+    let mut timed = Timed {
+        socket: &mut socket,
+        deadline,
+    };
     while connection.is_handshaking() {
-        connection.complete_io(&mut socket).map_err(|error| {
-            in_time(&error, step).unwrap_or_else(|| carrier::in_words(&error, &name))
+        connection.complete_io(&mut timed).map_err(|error| {
+            in_time(&error, time).unwrap_or_else(|| carrier::in_words(&error, &name))
         })?;
     }
     let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;

@@ -1,13 +1,17 @@
 //! A server whose replies to READ are wrong: no byte of an answer comes from the buffer as it was
-//! before.
+//! before. And one whose handshake has no end.
 
 use std::io::Write;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use futae_engine::{IoBuf, StoreOperation};
-use futae_nbd::{Command, ErrorNumber, RequestHeader, reply};
+use futae_nbd::{Command, ErrorNumber, RequestHeader, greeting, reply};
+use futae_nbd_store::NbdStore;
 
-use crate::common::{begin, connect, finish, recovers};
+use crate::common::{begin, connect, finish, recovers, uri};
 use crate::own_server::{listen, request};
 
 /// What the buffers of reads hold before; the server never sends it.
@@ -155,4 +159,28 @@ fn nothing_in_an_answer_was_in_its_buffer_before() {
     println!("{asked} reads, {answered} answered");
     assert!(answered > 0, "no reply was whole");
     assert_eq!(leaked, 0, "of {answered} answers to {asked} reads");
+}
+
+#[test]
+fn a_handshake_byte_by_byte_has_the_time_of_a_whole_one() {
+    const TIMEOUT: Duration = Duration::from_millis(800);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("s");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let (end, ended) = mpsc::channel::<()>();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        // Each byte comes soon, and all of them late. The client may leave before.
+        for byte in greeting() {
+            if stream.write_all(&[byte]).is_err() || ended.recv_timeout(TIMEOUT / 6).is_ok() {
+                return;
+            }
+        }
+    });
+    let connected = NbdStore::connect_with_timeout(&uri(&path), None, TIMEOUT);
+    let error = connected.map(drop).expect_err("it never ends").to_string();
+    assert!(error.contains("no answer within 800ms"), "{error}");
+    // It may have ended.
+    let _ = end.send(());
+    server.join().expect("the server");
 }
