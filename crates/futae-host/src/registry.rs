@@ -76,6 +76,11 @@ impl Link {
             if wanted.is_none_or(|wanted| wanted == export))
     }
 
+    /// Whether it was dismissed and may still have requests under way: a store that does not answer keeps its thread.
+    fn is_ending(&self) -> bool {
+        *self.phase() == Phase::Dismissed && self.used.get().is_some()
+    }
+
     /// Whether it may have requests of an export under way.
     fn has_used(&self, wanted: &str) -> bool {
         self.used.get().is_some_and(|export| export == wanted)
@@ -110,11 +115,23 @@ impl Place {
 
     /// Ends the handshake: the connection uses an export from now on, unless the server stops. If the server or the export
     /// has reached its limit, a connection of a peer that has more makes room. If there is none,
-    /// this connection is turned away.
+    /// this connection is turned away, and also if as many of its user's as the server may have made room and have not ended.
     pub(crate) fn begin(&self, export: &str, demotes: bool, limits: &ConnectionLimits) -> bool {
         let mut inner = self.registry.lock();
         let is_hung_up = self.link.is_hung_up.load(Ordering::Relaxed);
         if is_hung_up || *self.link.phase() != Phase::Handshake {
+            return false;
+        }
+        let user = self.link.peer.user;
+        let is_ending = |link: &&Arc<Link>| link.peer.user == user && link.is_ending();
+        let ending = inner.links.values().filter(is_ending).count();
+        if ending >= limits.of_server {
+            inner.totals.turned_away += 1;
+            let text = format!(
+                "refused: {ending} connections of the same user were ended to make room and still wait for requests that a \
+                 store does not answer"
+            );
+            self.refuse(Reason::Full, &text);
             return false;
         }
         let by_export = (limits.of_export, Some(export));
@@ -399,6 +416,9 @@ impl Registry {
 }
 
 #[cfg(test)]
+mod random;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Read;
@@ -440,6 +460,37 @@ mod tests {
         drop((first, modest, third));
         drop(_second);
         assert_eq!(registry.wait_empty(Duration::from_secs(5)), 0);
+    }
+
+    #[test]
+    fn connections_that_cannot_end_are_no_more_than_the_limit() {
+        let registry = Arc::new(Registry::default());
+        let mut peers = Vec::new();
+        let mut join = |peer| {
+            let (ours, theirs) = UnixStream::pair().expect("a pair");
+            peers.push(theirs);
+            registry.admit(ours.into(), peer, &"unix:a".into(), 100)
+        };
+        let begin = |place: &Place| place.begin("a", false, &LIMITS);
+        // All of one process wait for a store. The other one of the user comes, takes the place of one of them, and leaves.
+        let mut waiting = Vec::new();
+        let mut is_refused = false;
+        for _ in 0..100 {
+            let place = join(peer(1, 1));
+            if begin(&place) {
+                waiting.push(place);
+            }
+            let place = join(peer(1, 2));
+            is_refused |= !begin(&place);
+        }
+        let most = 2 * LIMITS.of_server;
+        assert!(waiting.len() <= most, "{} threads wait", waiting.len());
+        assert!(is_refused);
+        let other = join(peer(2, 3));
+        assert!(begin(&other), "another user is let in");
+        // The store answers.
+        drop((waiting, other));
+        assert!(begin(&join(peer(1, 1))));
     }
 
     #[test]
