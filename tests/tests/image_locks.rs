@@ -10,6 +10,7 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
@@ -173,6 +174,67 @@ fn the_holder_of_a_lock_is_named_beside_a_file_system_that_hangs() {
     let mut second = Running::start("the second server", second);
     let said = second.try_line().expect_err("it is refused").errors;
     let name = format!("({}); stop that one first", stage.serve_id());
+    assert!(said.contains(&name), "{said}");
+    stage.stop_serve();
+}
+
+/// An overlay of two file systems: `stat` tells another device of its files than their locks do.
+struct Overlay(TempDir);
+
+impl Overlay {
+    fn new() -> Self {
+        let overlay = Self(tempfile::tempdir().expect("a directory"));
+        let [lower, top, merged] = ["lower", "top", "merged"].map(|name| {
+            let path = overlay.0.path().join(name);
+            fs::create_dir(&path).expect("a directory");
+            path
+        });
+        for place in [&lower, &top] {
+            mount("none", place, "tmpfs", MountFlags::empty(), None).expect("a file system");
+        }
+        let [upper, work] = ["upper", "work"].map(|name| {
+            let path = top.join(name);
+            fs::create_dir(&path).expect("a directory");
+            path
+        });
+        let [lower, upper, work] = [&lower, &upper, &work].map(|path| text(path));
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        let options = CString::new(options).expect("a text");
+        let mounted = mount("none", &merged, "overlay", MountFlags::empty(), &*options);
+        mounted.expect("an overlay");
+        overlay
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join("merged").join(name)
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        for place in ["merged", "top", "lower"] {
+            // The directory can then be removed.
+            let _ = unmount(self.0.path().join(place), UnmountFlags::DETACH);
+        }
+    }
+}
+
+#[test]
+fn the_holder_of_a_state_is_named_in_a_container() {
+    if !has_root() {
+        return;
+    }
+    let overlay = Overlay::new();
+    let mut stage = Stage::new(64);
+    let state = overlay.path("state");
+    stage.serve(&[&CACHE[..], &["--state", text(&state)]].concat());
+    let export = format!("{EXPORT}={}", text(&stage.path("second.img")));
+    fs::copy(&stage.image, stage.path("second.img")).expect("a copy");
+    let listen = format!("unix:{}", text(&stage.path("second.sock")));
+    let mut second = futae(&["serve", "--export", &export, "--listen", &listen]);
+    second.args(CACHE).args(["--state", text(&state)]);
+    let said = Running::start("the second server", second).wait().errors;
+    let name = format!("process {}", stage.serve_id());
     assert!(said.contains(&name), "{said}");
     stage.stop_serve();
 }

@@ -24,6 +24,7 @@ use crate::{
 use disk::Disk;
 pub use disk::FileIo;
 use end::End;
+pub use holder::{LockHolder, lock_holder};
 use job::{Job, Work};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;

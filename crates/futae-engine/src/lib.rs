@@ -29,7 +29,7 @@ pub use engine::{
     World, WriteBackOptions,
 };
 pub use error::{IoError, IoErrorKind, SetupError};
-pub use file::{FileIo, FileStore};
+pub use file::{FileIo, FileStore, LockHolder, lock_holder};
 pub use latency::{Asked, LATENCY_STEPS_MICROS, Latencies, LatencyNotes, LatencyStatus};
 pub use mailbox::Mailbox;
 pub use mark::{MarkFile, UncleanMark};

@@ -1,6 +1,7 @@
 //! Locks on files that one process at a time has the use of.
 
-use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, major, minor};
+use futae_engine::{LockHolder, lock_holder};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -38,15 +39,12 @@ impl FileLock {
         let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         // A lock can be taken by all who can open the file.
         let mode = Mode::RUSR | Mode::WUSR;
-        let opened = rustix::fs::open(&lock, flags, mode);
-        let taken = opened.and_then(|file| {
-            // Earlier versions let others open it.
-            let _ = fchmod(&file, mode);
-            patiently(&file).map(|()| file)
-        });
-        match taken {
-            Ok(held) => Ok(Self { _held: held }),
-            Err(Errno::WOULDBLOCK) => Err(NotLocked::Held(holder(&lock))),
+        let file = rustix::fs::open(&lock, flags, mode).map_err(NotLocked::Impossible)?;
+        // Earlier versions let others open it.
+        let _ = fchmod(&file, mode);
+        match patiently(&file) {
+            Ok(()) => Ok(Self { _held: file }),
+            Err(Errno::WOULDBLOCK) => Err(NotLocked::Held(holder(&file))),
             Err(errno) => Err(NotLocked::Impossible(errno)),
         }
     }
@@ -74,38 +72,9 @@ fn patiently(file: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// The process that took the lock on a file, if it runs and the kernel tells.
-fn holder(lock: &Path) -> Option<u32> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let stat = fstat(rustix::fs::open(lock, flags, Mode::empty()).ok()?).ok()?;
-    let (device, inode) = (stat.st_dev, stat.st_ino);
-    let place = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let pid = holder_of(&locks, &place)?;
-    Path::new(&format!("/proc/{pid}")).exists().then_some(pid)
-}
-
-/// The process of the lock on a file in the text of `/proc/locks`, such as
-/// `3: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF`.
-fn holder_of(locks: &str, place: &str) -> Option<u32> {
-    locks.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, of, ..] = words[..] else {
-            return None;
-        };
-        pid.parse().ok().filter(|_| of == place)
+fn holder(file: &OwnedFd) -> Option<u32> {
+    lock_holder(file).map(|holder| match holder {
+        LockHolder::This => std::process::id(),
+        LockHolder::Other { process, .. } => process,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_holder_is_found_by_the_file() {
-        let locks = "1: POSIX  ADVISORY  WRITE 7 08:01:12 0 EOF\n2: FLOCK  ADVISORY  WRITE 8 08:01:123 0 EOF\n\
-                     3: FLOCK  ADVISORY  WRITE 9 08:01:12 0 EOF\n3: -> FLOCK  ADVISORY  WRITE 10 08:01:12 0 EOF\n";
-        assert_eq!(holder_of(locks, "08:01:12"), Some(9));
-        assert_eq!(holder_of(locks, "08:01:1"), None);
-    }
 }

@@ -13,11 +13,14 @@ use tracing::error;
 /// Where decisions are written.
 pub struct DecisionLog {
     out: BufWriter<File>,
+    /// An earlier log is still there. It stays until there is something to log, or the cache ends: a start that fails destroys
+    /// nothing, and neither does one beside a running cache with the same log.
+    has_earlier: bool,
     failed: bool,
 }
 
 impl DecisionLog {
-    /// A new, empty log at `path`, in place of an earlier log. Another file is left as it is.
+    /// A new log at `path`, in place of an earlier log from the first decision on. Another file is left as it is.
     pub fn create(path: &Path) -> Result<Self, SetupError> {
         let failed = |source| SetupError::Log {
             path: path.to_owned(),
@@ -28,9 +31,13 @@ impl DecisionLog {
                 "it is there and no decision log; name another file",
             )));
         }
-        let file = File::create(path).map_err(failed)?;
+        let mut options = File::options();
+        let options = options.write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(failed)?;
+        let has_earlier = file.metadata().map_err(failed)?.len() > 0;
         Ok(Self {
             out: BufWriter::with_capacity(1 << 20, file),
+            has_earlier,
             failed: false,
         })
     }
@@ -67,14 +74,24 @@ impl DecisionLog {
         if self.failed {
             return;
         }
-        if let Err(error) = writeln!(self.out, "{line}") {
+        let begun = self.begin();
+        if let Err(error) = begun.and_then(|()| writeln!(self.out, "{line}")) {
             self.stop(&error);
         }
     }
 
+    /// Removes the lines of an earlier log.
+    fn begin(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.has_earlier) {
+            self.out.get_ref().set_len(0)?;
+        }
+        Ok(())
+    }
+
     /// Flushes buffered lines.
     pub fn sync(&mut self) {
-        if let Err(error) = self.out.flush() {
+        let begun = self.begin();
+        if let Err(error) = begun.and_then(|()| self.out.flush()) {
             self.stop(&error);
         }
     }
@@ -110,4 +127,37 @@ fn is_replaceable(path: &Path) -> io::Result<bool> {
         || first.parse::<Decision>().is_ok()
         || policy_of_line(&first).is_some();
     Ok(begin.is_empty() || is_line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn an_earlier_log_stays_until_there_is_another() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let create = || {
+            let log = DecisionLog::create(&path).map_err(|error| error.to_string());
+            log.expect("a log")
+        };
+        let read = || fs::read_to_string(&path).expect("it is there");
+        let mut first = create();
+        first.note_slots(7);
+        first.note_slots(8);
+        first.sync();
+        drop(first);
+        let earlier = read();
+        assert_eq!(earlier, "# slots 7\n# slots 8\n");
+        // What was to use it could not be started.
+        drop(create());
+        assert_eq!(read(), earlier);
+        let mut second = create();
+        second.note_slots(9);
+        second.sync();
+        assert_eq!(read(), "# slots 9\n");
+        create().sync();
+        assert_eq!(read(), "", "nothing was decided on");
+    }
 }

@@ -1,25 +1,31 @@
-//! The holder of a lock on a file, for messages.
+//! The holder of a lock on a file, for messages: of an image, and of any other file that one process at a time uses.
 
 use rustix::fs::{major, minor};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Who holds a lock on a file.
-enum Holder {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockHolder {
     /// This process, which has it open a second time.
     This,
-    /// The name and number of another process.
-    Other(String),
+    /// Another process.
+    Other {
+        /// Its name.
+        name: String,
+        /// Its number.
+        process: u32,
+    },
 }
 
 /// Why a file cannot be locked.
-pub fn in_use(file: &OwnedFd) -> String {
-    match holder(file) {
-        Some(Holder::This) => {
+pub(super) fn in_use(file: &OwnedFd) -> String {
+    match lock_holder(file) {
+        Some(LockHolder::This) => {
             "is in use by this process already; name it once, several clients may use it".to_owned()
         }
-        Some(Holder::Other(by)) => {
-            format!("is in use by another process: {by}; stop that one first")
+        Some(LockHolder::Other { name, process }) => {
+            format!("is in use by another process: {name} ({process}); stop that one first")
         }
         None => "is in use by another process; stop that one first".to_owned(),
     }
@@ -29,7 +35,8 @@ pub fn in_use(file: &OwnedFd) -> String {
 ///
 /// A `stat` of what another process has open can wait without end, such as for a FUSE server that does not answer. What procfs
 /// itself says of a descriptor and of its locks does not wait for file systems.
-fn holder(file: &OwnedFd) -> Option<Holder> {
+#[must_use]
+pub fn lock_holder(file: &OwnedFd) -> Option<LockHolder> {
     let place = place(file)?;
     let this = std::process::id();
     for process in fs::read_dir("/proc").ok()?.flatten() {
@@ -47,11 +54,13 @@ fn holder(file: &OwnedFd) -> Option<Holder> {
             continue;
         }
         if id == this {
-            return Some(Holder::This);
+            return Some(LockHolder::This);
         }
         let comm = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-        let comm: String = comm.trim().chars().filter(|c| !c.is_control()).collect();
-        return Some(Holder::Other(format!("{comm} ({id})")));
+        return Some(LockHolder::Other {
+            name: comm.trim().chars().filter(|c| !c.is_control()).collect(),
+            process: id,
+        });
     }
     None
 }
@@ -103,12 +112,12 @@ mod tests {
         let [file, other] = [(); 2].map(|()| tempfile::NamedTempFile::new().expect("a file"));
         let open = || OwnedFd::from(File::open(file.path()).expect("opened"));
         let (first, second) = (open(), open());
-        assert!(holder(&second).is_none(), "nobody locked it");
+        assert!(lock_holder(&second).is_none(), "nobody locked it");
         let elsewhere = OwnedFd::from(File::open(other.path()).expect("opened"));
         flock(&elsewhere, FlockOperation::NonBlockingLockExclusive).expect("free");
-        assert!(holder(&second).is_none(), "another file is locked");
+        assert!(lock_holder(&second).is_none(), "another file is locked");
         flock(&first, FlockOperation::NonBlockingLockExclusive).expect("free");
-        assert!(matches!(holder(&second), Some(Holder::This)));
+        assert_eq!(lock_holder(&second), Some(LockHolder::This));
     }
 
     #[test]
