@@ -82,9 +82,29 @@ fn end_everything(py: Python<'_>) {
     });
 }
 
+/// Ends a process that was forked while its parent waited for work: the thread that works is not in it, so the wait, which holds what
+/// that thread has borrowed, would have no end. `asked` is what the function has come to that forked it.
+fn end_forked(asked: PyResult<()>) -> ! {
+    Python::attach(|py| {
+        let error = asked.err().unwrap_or_else(|| {
+            PyRuntimeError::new_err(
+                "this process was forked by progress, and the work goes on in its parent alone: end it in progress, by os._exit()",
+            )
+        });
+        // Also ends this process, if the exception says so, with its status.
+        error.print(py);
+        let exit = |py: Python<'_>| py.import("os")?.call_method1("_exit", (1,)).map(|_| ());
+        // It does not return.
+        let _ = exit(py);
+    });
+    std::process::abort();
+}
+
 /// Does `work` on a thread of its own, while this one waits for it without Python's lock, looks after signals and
 /// calls `progress` with the fraction done. The work gives that to its argument, by which it is ended when a
 /// signal or `progress` raises an exception, which is then the result.
+///
+/// A process that `progress` forks has only the thread that waits. When `progress` returns there, that process is ended.
 ///
 /// Work that calls Python much is given `calls`. It holds Python's lock, which Python itself lends to others when it is called, and which is
 /// lent when progress is told, too. It may seldom tell its progress, so it also looks at `calls`, which becomes true when it is to end.
@@ -94,7 +114,7 @@ pub fn patiently<T: Send>(
     calls: Option<&AtomicBool>,
     work: impl FnOnce(&(dyn Fn(f64) + Sync)) -> T + Send,
 ) -> PyResult<T> {
-    let _running = Running::begin();
+    let running = Running::begin();
     let (own, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let (begun, lent) = (Instant::now(), AtomicU64::new(0));
     let is_stopped = calls.unwrap_or(&own);
@@ -135,9 +155,14 @@ pub fn patiently<T: Send>(
             });
             let mut raised = None;
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(INTERVAL) {
-                if raised.is_none()
-                    && let Err(error) = ask()
-                {
+                if raised.is_some() {
+                    continue;
+                }
+                let asked = ask();
+                if std::process::id() != running.process {
+                    end_forked(asked);
+                }
+                if let Err(error) = asked {
                     raised = Some(error);
                     is_stopped.store(true, Ordering::Relaxed);
                 }

@@ -322,6 +322,34 @@ class WhileItRuns(unittest.TestCase):
         self.assertTrue({1, 2} <= set(turns), "another thread of Python ran between two calls")
         self.assertTrue(all(0 <= part <= 1 for part in parts))
 
+    def test_a_process_that_progress_forks_ends(self):
+        for how, status, said in [
+            ("None", 1, "os._exit()"),
+            ("sys.exit(7)", 7, ""),
+            ("1 / 0", 1, "ZeroDivisionError"),
+        ]:
+            script = (
+                "import futae, os, signal, sys\n"
+                "parent = os.getpid()\n"
+                "def progress(part):\n"
+                "    if os.getpid() != parent:\n"
+                "        return\n"
+                "    child = os.fork()\n"
+                "    if child == 0:\n"
+                # It ends a process that waits.
+                "        signal.alarm(20)\n"
+                f"        return {how}\n"
+                "    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+                "    sys.exit()\n"
+                f"futae.simulate(**{self.LONG!r}, progress=progress)\n"
+            )
+            with self.subTest(how=how):
+                words = [sys.executable, "-W", "ignore", "-c", script]
+                ended = subprocess.run(words, capture_output=True, text=True, timeout=120)
+                self.assertEqual(ended.returncode, 0, ended.stderr)
+                self.assertEqual(ended.stdout, f"{status}\n", ended.stderr)
+                self.assertIn(said, ended.stderr)
+
     def test_progress_ends_with_one(self):
         parts = []
         futae.simulate("loop:4MiB", ["lru:10blocks"], progress=parts.append)
