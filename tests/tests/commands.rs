@@ -1,9 +1,10 @@
 //! What the commands that read traces and predict print, for people and for programs.
 
-use futae_tests::binary::{run, run_json};
+use futae_tests::binary::{futae, run, run_json};
 use futae_tests::tools::text;
 use serde_json::Value;
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -244,6 +245,29 @@ fn papers_are_listed_and_their_checks_told() {
         complaint.contains("fig99") && complaint.contains("table1"),
         "{complaint}"
     );
+}
+
+#[test]
+fn a_reader_that_has_read_enough_is_no_failure() {
+    let trace = Trace::new("a.csv");
+    let data = trace.directory.path().join("data");
+    let load = ["load", text(&data), "--create", "--file-size", "64KiB"];
+    for arguments in [
+        &["trace", "info", trace.text()][..],
+        &["trace", "head", trace.text()],
+        &["policies"],
+        &["paper", "list"],
+        &["paper", "list", "--json"],
+        &[&load[..], &["--operations", "10"]].concat(),
+        &["agent", "--no-bpf", "--period", "100ms"],
+    ] {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        drop(reader);
+        let output = futae(arguments).stdout(writer).output();
+        let output = output.expect("futae starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+    }
 }
 
 #[test]

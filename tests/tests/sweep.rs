@@ -111,6 +111,19 @@ fn a_sweep_that_is_killed_or_shared_ends_with_the_same_table() {
 }
 
 #[test]
+fn a_file_that_is_too_long_for_a_plan_is_not_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    let plan = File::create(at.join("plan.toml")).expect("a file");
+    plan.set_len((1 << 30) + 1).expect("a sparse file");
+    let refused = sweep(at, "out", &[]);
+    let said = said(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("longer than 1 GiB"), "{said}");
+    assert!(!at.join("out").exists());
+}
+
+#[test]
 fn a_cell_is_what_sim_finds() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = directory.path();

@@ -4,8 +4,9 @@ use crate::plot::Plot;
 use anyhow::{Context, anyhow};
 use futae_sim::run::Column;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_trace::Destination;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 #[cfg(feature = "parquet")]
@@ -164,10 +165,7 @@ fn without_parquet<T: ?Sized>(_asked: &T) -> Failure {
 
 /// Prints; a reader that closed the pipe has read enough.
 pub fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
-        _ => Ok(()),
-    }
+    Ok(output().write_all(text.as_bytes())?)
 }
 
 #[cfg(test)]

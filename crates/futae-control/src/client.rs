@@ -2,6 +2,7 @@
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -97,6 +98,32 @@ pub fn ask_within(path: &Path, order: &Value, timeout: Duration) -> Result<Value
     }
 }
 
+/// As [`ask`], of an order whose answer says what it came to.
+///
+/// # Errors
+///
+/// As those of [`ask`]; [`AskError::Foreign`] if the answer says something else.
+pub fn ask_for<T: DeserializeOwned>(path: &Path, order: &Value) -> Result<T, AskError> {
+    ask_for_within(path, order, TIMEOUT)
+}
+
+/// As [`ask_for`], of an order that takes its time, or of somebody who has less of it.
+///
+/// # Errors
+///
+/// As those of [`ask_for`].
+pub fn ask_for_within<T: DeserializeOwned>(
+    path: &Path,
+    order: &Value,
+    timeout: Duration,
+) -> Result<T, AskError> {
+    let answer = ask_within(path, order, timeout)?;
+    serde_json::from_value(answer).map_err(|source| AskError::Foreign {
+        path: path.to_owned(),
+        source,
+    })
+}
+
 /// Connects to a unix socket. A program that is stopped accepts nobody, and when its queue is full, connecting waits, too.
 ///
 /// # Errors
@@ -136,6 +163,12 @@ mod tests {
     use serde_json::json;
     use std::os::unix::net::UnixListener;
 
+    #[derive(Debug, serde::Deserialize)]
+    struct Answer {
+        #[expect(dead_code, reason = "it has to be there")]
+        version: String,
+    }
+
     const SHORT: Duration = Duration::from_millis(20);
 
     #[test]
@@ -161,6 +194,7 @@ mod tests {
             ("", "no cache answers here"),
             ("SSH-2.0\r\n", "is no cache of futae"),
             ("{\"version\":\n", "is no cache of futae"),
+            ("{}\n", "is no cache of futae"),
         ] {
             let said = std::thread::scope(|scope| {
                 scope.spawn(|| {
@@ -170,7 +204,8 @@ mod tests {
                     read.expect("an order");
                     client.write_all(answer.as_bytes()).expect("it listens");
                 });
-                ask(&path, &json!({ "command": "status" })).expect_err("no answer")
+                let answer = ask_for::<Answer>(&path, &json!({ "command": "status" }));
+                answer.expect_err("no answer")
             });
             let said = said.to_string();
             let name = path.display().to_string();

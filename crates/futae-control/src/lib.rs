@@ -24,7 +24,7 @@ mod socket;
 pub use accept::accept_until;
 pub use access::Access;
 pub use cache::{EngineReport, ResizeOrder, check_cache_bytes, check_memory_bytes, resize};
-pub use client::{AskError, ask, ask_within, connect_within};
+pub use client::{AskError, ask, ask_for, ask_for_within, ask_within, connect_within};
 pub use orders::{NoArguments, Orders};
 pub use policy::{PolicyOrder, PolicyTerms, change_policy, lives_without_evictions};
 pub use recording::RecordingPart;

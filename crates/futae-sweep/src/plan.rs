@@ -13,7 +13,6 @@ use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, Size, parse_block_
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -185,19 +184,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads a plan in TOML. Names of traces are relative to its folder.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read, or it is no plan.
-    pub fn read(path: &Path) -> Result<Self, SweepError> {
-        let text = fs::read_to_string(path)
-            .map_err(|why| SweepError::file("cannot read the plan", path, &why))?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        Self::of_toml(&text, folder)
-            .map_err(|why| SweepError::plan(format!("{}: {why}", path.display())))
-    }
-
     /// A plan from text in TOML. Names of traces are relative to `folder`.
     ///
     /// # Errors

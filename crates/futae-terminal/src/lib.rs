@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`failure`] | errors with their exit statuses |
 //! | [`manual`] | the commands of a program as a page of Markdown |
+//! | [`output`] | standard output, whose reader may leave |
 //! | [`progress`] | a progress bar |
 //! | [`table`] | plain tables, percentages, counts |
 //! | [`text_file`] | text files that a user names |
@@ -13,6 +14,7 @@
 
 pub mod failure;
 pub mod manual;
+pub mod output;
 pub mod progress;
 pub mod table;
 pub mod text_file;

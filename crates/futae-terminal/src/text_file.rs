@@ -19,8 +19,13 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 fn read_at_most(path: &Path, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
     let file = File::open(path)?;
-    file.take(bytes_max + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > bytes_max {
+    let mut bytes = file.metadata()?.len();
+    if bytes <= bytes_max {
+        // Pipes and devices do not say how long they are.
+        file.take(bytes_max + 1).read_to_string(&mut text)?;
+        bytes = text.len() as u64;
+    }
+    if bytes > bytes_max {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             "it is longer than 1 GiB, so it is another file than is meant here",

@@ -7,6 +7,7 @@ use futae_policy::{Kind, PolicySpec, Shape};
 use futae_sim::run::{TraceSimulation, Traces, ViewChoice, in_parallel};
 use futae_sim::{LevelSpec, SimulationError, SimulationSpec, WriteMode, links, simulate};
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_trace::{TraceOptions, WorkloadSpec};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -85,7 +86,7 @@ struct Gap {
 /// Prints the table.
 pub fn run(args: &Args) -> Result<(), Failure> {
     check_above(args)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     let sources = sources(args)?;
     let names: Vec<String> = candidates().iter().map(ToString::to_string).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -19,6 +19,7 @@ use crate::live::guests::look_for_qemu;
 use anyhow::Context;
 use args::plans;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_terminal::progress::Progress;
 use images::Images;
 use outcome::{Guests, GuestsReport, GuestsRun, Prediction};
@@ -33,7 +34,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let plans = plans(args)?;
     let stopped = interrupt::watch()?;
     let report = play(&plans, &stopped, args.json)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
     } else {

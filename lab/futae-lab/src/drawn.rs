@@ -9,6 +9,7 @@ use crate::live::guests::look_for_qemu;
 use anyhow::{Context, anyhow};
 use configuration::{Configuration, Prediction};
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -57,7 +58,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn measure(args: &Args, predictions: &[Prediction]) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     writeln!(
         out,
         "number | guests | rate | kernel | lists | above | below | policy | load | of | predicted % | measured % | within"

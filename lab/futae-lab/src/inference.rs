@@ -7,6 +7,7 @@ use futae_policy::{
 };
 use futae_sim::LevelSpecError;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_trace::WorkloadSpec;
 use serde::Serialize;
 use serde_json::json;
@@ -122,7 +123,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             }
         }
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         serde_json::to_writer_pretty(&mut out, &json!({ "rows": rows }))?;
         writeln!(out)?;

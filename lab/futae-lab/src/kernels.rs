@@ -12,6 +12,7 @@ use futae_machine::Kernel;
 use futae_policy::{Kind, PolicySpec};
 use futae_sim::LevelSpecError;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_trace::WorkloadSpec;
 use futae_units::Size;
 use guest::{Machine, Measured};
@@ -205,7 +206,7 @@ fn predict(
     read_ahead: u64,
 ) -> Result<(), Failure> {
     let disk = bytes("disk", args.disk)? / PAGE;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     let mut all = Vec::new();
     for workload in workloads {
         for &bound in &args.bound {

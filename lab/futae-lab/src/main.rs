@@ -14,6 +14,7 @@ mod product;
 use clap::{CommandFactory, Parser, Subcommand};
 use futae_terminal::failure::Failure;
 use futae_terminal::manual::{self, GENERATED};
+use futae_terminal::output::output;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -49,7 +50,7 @@ fn reference() -> Result<(), Failure> {
          `futae demo --guests` executes `futae-lab demo`, with the same arguments.\n\n{}",
         manual::commands(Cli::command())
     );
-    std::io::stdout().lock().write_all(page.as_bytes())?;
+    output().write_all(page.as_bytes())?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use crate::{interrupt, live};
 use clap::Subcommand;
 use futae_papers::{Check, Experiment, Grid, Options, Progress, Reproduction, Source, experiments};
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_terminal::table::percent;
 use std::io::Write;
 use std::path::PathBuf;
@@ -123,7 +124,7 @@ impl How {
 }
 
 fn list(json: bool) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     let all = How::all();
     if json {
         let as_json = |how: &How| {
@@ -183,7 +184,7 @@ fn reproduce(args: &RunArgs) -> Result<(), Failure> {
         }
         if args.seeds > 1 && !args.json {
             let last = made.len() - args.seeds as usize;
-            write!(std::io::stdout().lock(), "{}", over_seeds(&made[last..]))?;
+            write!(output(), "{}", over_seeds(&made[last..]))?;
         }
     }
     finish(args, made)
@@ -192,7 +193,7 @@ fn reproduce(args: &RunArgs) -> Result<(), Failure> {
 /// Each as soon as it is there, unless all go into one JSON.
 fn show(args: &RunArgs, made: &Reproduction) -> Result<(), Failure> {
     if !args.json {
-        write!(std::io::stdout().lock(), "{}", render(made))?;
+        write!(output(), "{}", render(made))?;
     }
     Ok(())
 }
@@ -200,7 +201,7 @@ fn show(args: &RunArgs, made: &Reproduction) -> Result<(), Failure> {
 fn finish(args: &RunArgs, made: Vec<Reproduction>) -> Result<(), Failure> {
     if args.json {
         let text = serde_json::to_string_pretty(&as_json(&made))?;
-        writeln!(std::io::stdout().lock(), "{text}")?;
+        writeln!(output(), "{text}")?;
     }
     let checks = made.iter().flat_map(|one| &one.checks);
     match checks.filter(|check| !check.ok).count() {

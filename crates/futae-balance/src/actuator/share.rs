@@ -1,7 +1,8 @@
 //! A share of the cache of a `futae serve`.
 
-use futae_control::ask_within;
+use futae_control::{ask_for_within, ask_within};
 use futae_units::Size;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -12,6 +13,13 @@ pub struct Share {
     pub block_bytes: u64,
     pub requests: u64,
     pub hits: u64,
+}
+
+/// A share of another size.
+#[derive(Deserialize)]
+struct Resized {
+    #[serde(rename = "capacity_blocks")]
+    _capacity_blocks: u64,
 }
 
 pub fn status(control: &Path, export: &str, timeout: Duration) -> Result<Share, String> {
@@ -41,7 +49,6 @@ pub fn order(control: &Path, export: &str, bytes: u64, timeout: Duration) -> Res
     let block = status(control, export, timeout)?.block_bytes;
     let cache = Size::Bytes((bytes / block).max(1) * block).to_string();
     let order = json!({ "command": "resize", "cache": cache, "export": export });
-    ask_within(control, &order, timeout)
-        .map(drop)
-        .map_err(|error| error.to_string())
+    let resized = ask_for_within::<Resized>(control, &order, timeout);
+    resized.map(drop).map_err(|error| error.to_string())
 }

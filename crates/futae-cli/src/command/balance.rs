@@ -11,6 +11,7 @@ use futae_balance::{Advice, Adviser, Config, Controller, Report};
 use futae_log::{LogArgs, utc};
 use futae_observe::{Http, Moves, Period};
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_terminal::table::Table;
 use futae_terminal::text_file::read_text;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -227,7 +228,7 @@ fn keep(
 
 /// Prints a period; hints that were given in the period before are not given again.
 fn tell(report: &Report, given: &[String], as_json: bool) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if as_json {
         writeln!(out, "{}", serde_json::to_string(report)?)?;
     } else {
@@ -256,7 +257,7 @@ fn advise(config: &Config, path: &Path, as_json: bool) -> Result<(), Failure> {
     let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
     let wrong = |problem: String| Failure::usage(format!("{name}: {problem}"));
     let mut adviser: Option<Adviser> = None;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     let mut periods = samples::read(BufReader::new(file));
     for period in periods.by_ref() {
         let period = period.map_err(wrong)?;

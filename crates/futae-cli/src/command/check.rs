@@ -3,6 +3,7 @@
 use anyhow::Context;
 use futae_balance::Config;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_terminal::text_file::read_text;
 use std::io::Write;
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     } else {
         super::serve::check(&args.file)?
     };
-    writeln!(std::io::stdout().lock(), "{path}: {found}")?;
+    writeln!(output(), "{path}: {found}")?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use crate::demo::{self, DemoPlan};
 use crate::laboratory;
 use futae_control::check_memory_bytes;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_trace::BlockRequest;
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes, parse_duration};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -103,7 +104,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         signal_hook::flag::register(signal, Arc::clone(&stopped))?;
     }
     let report = demo::run(&plan, &stopped, args.json)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
     } else {

@@ -1,8 +1,10 @@
 //! `futae export`: orders about one export of a running server.
 
-use futae_control::{ask, ask_within};
+use futae_control::{ask_for, ask_for_within};
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_units::Size;
+use serde::Deserialize;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -120,21 +122,51 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Order::Limit(order) => order.run(),
         Order::Lengthen(order) => order.run(),
     }?;
-    writeln!(std::io::stdout().lock(), "{said}")?;
+    writeln!(output(), "{said}")?;
     Ok(())
+}
+
+/// An export that was added.
+#[derive(Deserialize)]
+struct Added {
+    name: String,
+    size_bytes: u64,
+    read_only: bool,
+}
+
+/// An export that was removed.
+#[derive(Deserialize)]
+struct Removed {
+    disconnected: u64,
+}
+
+/// An export that may be longer.
+#[derive(Deserialize)]
+struct Lengthened {
+    before_bytes: u64,
+    size_bytes: u64,
+    told: u64,
+}
+
+/// An export with limits.
+#[derive(Deserialize)]
+struct Limited {
+    #[serde(rename = "changed")]
+    _changed: bool,
+}
+
+/// A cache of another size.
+#[derive(Deserialize)]
+struct Resized {
+    capacity_blocks: u64,
 }
 
 impl Add {
     fn run(&self) -> Result<String, Failure> {
         let line = json!({ "command": "export-add", "export": self.export });
-        let answer = ask_within(&control_path(&self.control), &line, STORE_TIMEOUT)?;
-        let name = answer["name"].as_str().unwrap_or_default();
-        let size = Size::Bytes(answer["size_bytes"].as_u64().unwrap_or_default());
-        let mode = if answer["read_only"] == true {
-            ", read-only"
-        } else {
-            ""
-        };
+        let added: Added = ask_for_within(&control_path(&self.control), &line, STORE_TIMEOUT)?;
+        let (name, size) = (added.name, Size::Bytes(added.size_bytes));
+        let mode = if added.read_only { ", read-only" } else { "" };
         Ok(format!("{name}: added ({size}{mode})"))
     }
 }
@@ -143,10 +175,10 @@ impl Remove {
     fn run(&self) -> Result<String, Failure> {
         let Self { export, force, .. } = self;
         let line = json!({ "command": "export-remove", "export": export, "force": force });
-        let answer = ask_within(&control_path(&self.control), &line, STORE_TIMEOUT)?;
-        let ended = match answer["disconnected"].as_u64() {
-            None | Some(0) => String::new(),
-            Some(count) => format!(", {count} connections ended"),
+        let removed: Removed = ask_for_within(&control_path(&self.control), &line, STORE_TIMEOUT)?;
+        let ended = match removed.disconnected {
+            0 => String::new(),
+            count => format!(", {count} connections ended"),
         };
         Ok(format!("{export}: removed{ended}"))
     }
@@ -156,18 +188,21 @@ impl Lengthen {
     fn run(&self) -> Result<String, Failure> {
         let export = &self.export;
         let line = json!({ "command": "export-lengthen", "export": export });
-        let answer = ask_within(&control_path(&self.control), &line, STORE_TIMEOUT)?;
-        let bytes = |name: &str| Size::Bytes(answer[name].as_u64().unwrap_or_default());
-        let (before, after) = (bytes("before_bytes"), bytes("size_bytes"));
+        let answer: Lengthened =
+            ask_for_within(&control_path(&self.control), &line, STORE_TIMEOUT)?;
+        let (before, after) = (
+            Size::Bytes(answer.before_bytes),
+            Size::Bytes(answer.size_bytes),
+        );
         if before == after {
             return Ok(format!(
                 "{export}: {after}, as it was; make the image longer first"
             ));
         }
-        let told = match answer["told"].as_u64() {
-            None | Some(0) => "clients see it when they connect again".to_owned(),
-            Some(1) => "1 guest was told".to_owned(),
-            Some(count) => format!("{count} guests were told"),
+        let told = match answer.told {
+            0 => "clients see it when they connect again".to_owned(),
+            1 => "1 guest was told".to_owned(),
+            count => format!("{count} guests were told"),
         };
         Ok(format!("{export}: {before}, now {after}; {told}"))
     }
@@ -183,7 +218,7 @@ impl Limit {
             ..
         } = self;
         let line = json!({ "command": "export-limit", "export": export, "iops": iops, "bandwidth": bandwidth, "weight": weight });
-        ask(&control_path(&self.control), &line)?;
+        let _: Limited = ask_for(&control_path(&self.control), &line)?;
         let iops = iops.map(|iops| format!("{iops} requests"));
         let bandwidth = bandwidth.map(|size| size.to_string());
         let limits: Vec<String> = iops.into_iter().chain(bandwidth).collect();
@@ -203,8 +238,8 @@ impl Resize {
     fn run(&self) -> Result<String, Failure> {
         let (export, size) = (&self.export, self.size);
         let line = json!({ "command": "resize", "export": export, "cache": size });
-        let answer = ask(&control_path(&self.control), &line)?;
-        let blocks = &answer["capacity_blocks"];
+        let resized: Resized = ask_for(&control_path(&self.control), &line)?;
+        let blocks = resized.capacity_blocks;
         Ok(format!("{export}: a cache of {size}, {blocks} blocks"))
     }
 }

@@ -3,6 +3,7 @@
 use crate::load::{self, Files, LoadPlan, Pace, Until};
 use anyhow::{Context, anyhow};
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_terminal::progress::Progress;
 use futae_trace::WorkloadSpec;
 use futae_units::Size;
@@ -155,7 +156,7 @@ fn round(args: &Args, plan: &LoadPlan, files: &Files, stopped: &AtomicBool) -> R
         report.resident_pages = Some(files.pages_in_memory()?);
     }
     drop(progress);
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     match (args.json, args.rounds) {
         (true, true) => writeln!(out, "{}", serde_json::to_string(&report)?)?,
         (true, false) => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,

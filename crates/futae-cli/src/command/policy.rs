@@ -1,8 +1,10 @@
 //! `futae policy`: a running cache goes on with another replacement policy.
 
 use super::export::control_path;
-use futae_control::ask;
+use futae_control::ask_for;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
+use serde::Deserialize;
 use serde_json::json;
 use std::io::Write;
 
@@ -21,6 +23,15 @@ pub struct Args {
     policy: String,
 }
 
+/// What the order came to.
+#[derive(Deserialize)]
+struct Answer {
+    policy: String,
+    before: String,
+    changed: bool,
+    resident_blocks: u64,
+}
+
 /// Gives the order, and says what it came to.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let Args {
@@ -29,14 +40,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         policy,
     } = args;
     let line = json!({ "command": "policy", "export": export, "policy": policy });
-    let answer = ask(&control_path(control), &line)?;
-    let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
-    let (policy, before, blocks) = (text("policy"), text("before"), &answer["resident_blocks"]);
-    let mut out = std::io::stdout().lock();
-    if answer["changed"] == true {
+    let Answer {
+        policy,
+        before,
+        changed,
+        resident_blocks,
+    } = ask_for(&control_path(control), &line)?;
+    let mut out = output();
+    if changed {
         writeln!(
             out,
-            "{export}: policy {policy} in place of {before}, {blocks} blocks kept"
+            "{export}: policy {policy} in place of {before}, {resident_blocks} blocks kept"
         )?;
     } else {
         writeln!(out, "{export}: the policy is {policy} already")?;

@@ -1,7 +1,9 @@
 //! `futae protect` and `futae unprotect`: which directories of a mounted tree have priority.
 
-use futae_control::ask;
+use futae_control::ask_for;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
+use serde::Deserialize;
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::Write;
@@ -58,20 +60,25 @@ fn meant(mountpoint: &Path, directory: &Path) -> PathBuf {
     }
 }
 
+/// What an order came to.
+#[derive(Deserialize)]
+struct Answer {
+    protected: Vec<String>,
+    /// Why that has no effect.
+    idle: Option<String>,
+}
+
 fn give(mountpoint: &Path, order: &serde_json::Value) -> Result<(), Failure> {
     let socket = control_of(mountpoint)?;
-    let answer = ask(&socket, order)?;
-    if let Some(idle) = answer["idle"].as_str() {
+    let answer: Answer = ask_for(&socket, order)?;
+    if let Some(idle) = answer.idle {
         eprintln!("futae: warning: {idle}");
     }
-    let mut out = std::io::stdout().lock();
-    let protected = answer["protected"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
-    if protected.is_empty() {
+    let mut out = output();
+    if answer.protected.is_empty() {
         writeln!(out, "no directory is protected")?;
     }
-    for directory in protected.iter().filter_map(|directory| directory.as_str()) {
+    for directory in answer.protected {
         writeln!(out, "protected: {directory}")?;
     }
     Ok(())

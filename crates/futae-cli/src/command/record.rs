@@ -9,6 +9,7 @@ use anyhow::anyhow;
 pub use file::Facts;
 use file::RecordingFile;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_terminal::progress::Progress;
 use futae_terminal::table::count;
 use futae_units::{Size, parse_duration};
@@ -69,8 +70,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let source = Source::new(&args.control, args.export.clone());
     let facts = source.facts(sample)?;
     let mut file = RecordingFile::open(&args.out, facts, args.append)?;
-    let number = source.begin(sample)?;
-    if source.sees_misses_only()? {
+    let begun = source
+        .begin(sample)
+        .and_then(|number| Ok((number, source.sees_misses_only()?)));
+    let (number, sees_misses_only) = begun.inspect_err(|_| file.give_up())?;
+    if sees_misses_only {
         eprintln!(
             "futae: warning: hits in the kernel's page cache will be missing, and forecasts from the trace will be too low: \
              record a mount without --residency kernel"
@@ -128,7 +132,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn announce(args: &Args) -> Result<(), Failure> {
-    let (mut out, path) = (std::io::stdout().lock(), args.out.display());
+    let (mut out, path) = (output(), args.out.display());
     if args.json {
         writeln!(out, "{}", json!({ "recording": path.to_string() }))?;
     } else {
@@ -142,7 +146,7 @@ fn announce(args: &Args) -> Result<(), Failure> {
 }
 
 fn say(args: &Args, facts: &Facts) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(facts)?)?;
         return Ok(());
@@ -176,5 +180,51 @@ fn sample(text: &str) -> Result<f64, Failure> {
                 "--sample {said} is no percentage above 0% and at most 100%, such as 1%"
             )))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futae_control::EngineReport;
+    use std::fs;
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    #[test]
+    fn a_recording_that_does_not_begin_leaves_nothing() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (control, out) = (place.path().join("control"), place.path().join("a.csv"));
+        let listener = UnixListener::bind(&control).expect("a socket");
+        let server = thread::spawn(move || {
+            let engines = [EngineReport::default()];
+            let status = json!({ "version": "", "uptime_seconds": 1.0, "engines": engines });
+            for answer in [status, json!({ "error": "not now" })] {
+                let (mut client, _) = listener.accept().expect("a client");
+                let mut order = String::new();
+                let read = BufReader::new(&client).read_line(&mut order);
+                read.expect("an order");
+                writeln!(client, "{answer}").expect("it listens");
+            }
+        });
+        let args = Args {
+            control: control.display().to_string(),
+            out,
+            export: None,
+            time: None,
+            sample: "100%".to_owned(),
+            max_size: Size::Bytes(1 << 30),
+            append: false,
+            json: false,
+        };
+        let refused = run(&args).map_err(|error| error.to_string());
+        server.join().expect("no panic");
+        assert_eq!(refused, Err("not now".to_owned()));
+        let left = fs::read_dir(place.path()).expect("a directory");
+        let left: Vec<_> = left
+            .filter_map(|entry| Some(entry.ok()?.file_name()))
+            .collect();
+        assert_eq!(left, ["control"]);
     }
 }

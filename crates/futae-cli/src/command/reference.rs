@@ -5,6 +5,7 @@ use clap::{Command, ValueEnum};
 use futae_policy::Card;
 use futae_terminal::failure::Failure;
 use futae_terminal::manual::{self, GENERATED, line};
+use futae_terminal::output::output;
 use std::io::Write as _;
 
 /// Print a generated page of the book as Markdown
@@ -44,7 +45,7 @@ pub fn run(args: &Args, cli: Command) -> Result<(), Failure> {
             return super::manual::write(directory, cli);
         }
     };
-    std::io::stdout().lock().write_all(page.as_bytes())?;
+    output().write_all(page.as_bytes())?;
     Ok(())
 }
 

@@ -30,6 +30,7 @@ use futae_host::{Listen, Server, StopReport};
 use futae_nbd::{ClientTls, NbdUri, Transport};
 use futae_observe::Snapshot;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_units::Size;
 use plan::Plan;
 use reload::Running;
@@ -170,7 +171,7 @@ fn announce(
             .map(|address| uri(address, server.needs_tls(address), name))
             .collect()
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if as_json {
         let exports: Vec<_> = status
             .exports
@@ -212,7 +213,7 @@ fn announce(
 }
 
 fn say_goodbye(report: &StopReport, as_json: bool) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if as_json {
         let errors: Vec<_> = report
             .flush_errors

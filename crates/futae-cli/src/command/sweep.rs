@@ -2,12 +2,13 @@
 
 use super::trace_args::{say_doubts, say_skipped};
 use crate::save::print;
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use futae_sim::run::TraceFacts;
 use futae_sweep::{Failed, Folder, Part, Plan, Rows, SweepError, work};
 use futae_terminal::failure::Failure;
 use futae_terminal::progress::Progress;
-use std::path::PathBuf;
+use futae_terminal::text_file::read_text;
+use std::path::{Path, PathBuf};
 
 /// Simulate policies × sizes × traces × seeds of a plan, and continue after a kill
 ///
@@ -34,7 +35,7 @@ pub struct Args {
 /// Does the cells that are not done, and writes the table unless a part was asked for.
 pub fn run(args: &Args) -> Result<(), Failure> {
     futae_plugin::enable();
-    let plan = Plan::read(&args.plan).map_err(failure)?;
+    let plan = plan(&args.plan)?;
     let folder = Folder::open(&args.out, &plan).map_err(failure)?;
     if let Some(warning) = plan.warning() {
         eprintln!("futae: warning: {warning}");
@@ -81,6 +82,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         )
         .into()),
     }
+}
+
+/// The plan in a file. Names of traces are relative to its folder.
+fn plan(path: &Path) -> Result<Plan, Failure> {
+    let shown = path.display();
+    let text = read_text(path).with_context(|| format!("cannot read the plan {shown}"))?;
+    let plan = Plan::of_toml(&text, path.parent().unwrap_or(Path::new("")));
+    plan.map_err(|why| match why {
+        SweepError::Plan(why) => Failure::usage(format!("{shown}: {why}")),
+        other => failure(other),
+    })
 }
 
 /// Names the cells that failed; those of one source that failed for the same reason, one after the other, in one line.

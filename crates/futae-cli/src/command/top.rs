@@ -10,6 +10,7 @@ use futae_control::{EngineReport, ask};
 use futae_engine::{EngineStatus, VolumeStatus};
 use futae_host::{AgentStatus, AgentVolume, InPlaceReport, ServerStatus};
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_terminal::table::{Table, count, percent};
 use futae_units::Size;
 use serde::{Deserialize, Serialize};
@@ -114,7 +115,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.once || !std::io::stdout().is_terminal() {
         return print(&render(&last, None));
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     loop {
         std::thread::sleep(Duration::from_secs_f64(args.interval));
         let (now, asked_now) = look(&path)?;

@@ -4,6 +4,7 @@ use super::source_args::{SourceName, say_curve_doubts};
 use super::trace_args::TraceArgs;
 use anyhow::Context;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_terminal::progress::Progress;
 use futae_terminal::table::{Table, count};
 use futae_trace::{
@@ -239,7 +240,7 @@ fn info(args: &InfoArgs) -> Result<(), Failure> {
     drop(progress);
     say_curve_doubts(input.file().map_or_else(Vec::new, TraceReader::doubts));
     let summary = summarizer.finish();
-    let mut out = io::stdout().lock();
+    let mut out = output();
     if args.json {
         let json = InfoJson {
             trace: &input.name,

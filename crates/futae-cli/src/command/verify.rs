@@ -7,6 +7,7 @@ use super::record::Source;
 use crate::interruption::Interruption;
 use anyhow::anyhow;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_terminal::table::count;
 use futae_units::parse_duration;
 use judge::{Judgement, differences, judge};
@@ -91,7 +92,7 @@ fn warn_of(differences: Vec<String>, said: &[String]) -> Vec<String> {
 }
 
 fn announce(args: &Args, choice: &Choice) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         writeln!(
             out,
@@ -105,7 +106,7 @@ fn announce(args: &Args, choice: &Choice) -> Result<(), Failure> {
 }
 
 fn say(args: &Args, judgement: &Judgement) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(judgement)?)?;
         return Ok(());

@@ -90,8 +90,8 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(clap::Args)]
 pub(super) struct StoreArgs {
     /// Time after which a request to an NBD server fails with an I/O error, whether the server is silent or
-    /// disconnected. 0: fail at once when disconnected; never time out a server that is connected but silent. A step of the
-    /// handshake has this time, too, but 10s at most [default: 30s]
+    /// disconnected. 0: fail at once when disconnected; never time out a server that is connected but silent. Connecting with
+    /// its handshake has this time, too, but 10s at most [default: 30s]
     #[arg(long, value_name = "TIME")]
     store_timeout: Option<String>,
 }

@@ -10,6 +10,7 @@ use crate::live::guests::look_for_qemu;
 use anyhow::{Context, anyhow};
 use futae_machine::Kernel;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_terminal::table::{count, percent};
 use serde::Serialize;
 use std::io::Write;
@@ -160,7 +161,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         plan.seed = plan.seed.wrapping_add(1);
     }
     pages.seconds = begin.elapsed().as_secs_f64();
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&pages)?)?;
     } else {

@@ -1,6 +1,7 @@
 //! Rows, as they come or all at the end.
 
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use serde::Serialize;
 use serde_json::json;
 use std::io::Write;
@@ -49,7 +50,7 @@ impl Printer {
         if self.is_json {
             return Ok(());
         }
-        let mut out = std::io::stdout().lock();
+        let mut out = output();
         if std::mem::take(&mut self.is_first) {
             writeln!(
                 out,
@@ -85,7 +86,7 @@ impl Printer {
     /// Prints what was not printed yet.
     pub fn end(&self, rows: &[Row]) -> Result<(), Failure> {
         if self.is_json {
-            let mut out = std::io::stdout().lock();
+            let mut out = output();
             serde_json::to_writer_pretty(&mut out, &json!({ "rows": rows }))?;
             writeln!(out)?;
         }

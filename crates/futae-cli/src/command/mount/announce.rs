@@ -7,6 +7,7 @@ use futae_control::Control;
 use futae_engine::{Engine, EngineStatus, OnEviction};
 use futae_guest::Mount;
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_units::Size;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -38,7 +39,7 @@ pub(super) fn announce(
     };
     let sizes = status.volumes.iter().map(|volume| volume.size_bytes);
     let size_bytes: u64 = sizes.sum();
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         let of = volumes.iter().zip(&status.volumes).zip(mount.paths());
         let files: Vec<Value> = of
@@ -95,7 +96,7 @@ pub(super) fn announce(
 }
 
 pub(super) fn say_goodbye(args: &Args, status: &EngineStatus, longest: u32) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         let line = json!({ "status": status, "longest_request_bytes": longest });
         writeln!(out, "{line}")?;

@@ -83,7 +83,7 @@ pub struct Args {
     pub(super) observe: ObserveArgs,
     #[command(flatten)]
     pub(super) otlp: OtlpArgs,
-    /// Log every decision of the cache to FILE
+    /// Log every decision of the cache to FILE, in place of an earlier log
     #[arg(long, value_name = "FILE")]
     pub(super) decision_log: Option<PathBuf>,
     /// Seed of randomised policies

@@ -15,6 +15,7 @@ use futae_engine::{ClassStatus, Engine, EngineStatus};
 use futae_guest::{MountError, TreeHandle, TreeMount, TreeOptions};
 use futae_policy::{Class, Kind, PolicySpec, Trait};
 use futae_terminal::failure::Failure;
+use futae_terminal::output::output;
 use futae_units::Size;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -285,7 +286,7 @@ fn announce(
         .negotiated()
         .context("the kernel did not begin the FUSE session")?;
     let protected = mount.handle().protected();
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         let line = json!({
             "source": args.source(),
@@ -323,7 +324,7 @@ fn announce(
 }
 
 fn say_goodbye(args: &Args, status: &EngineStatus, tree: &TreeHandle) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         let below = tree.page_cache();
         let below = json!({ "bytes": below.bytes, "ranges_swept": below.ranges_swept });

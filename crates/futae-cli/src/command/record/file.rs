@@ -133,6 +133,8 @@ pub fn facts_path(trace: &Path) -> PathBuf {
 pub struct RecordingFile {
     path: PathBuf,
     file: BufWriter<File>,
+    /// It was not there before.
+    is_new: bool,
     bytes: u64,
     /// What the cache had counted when this part began.
     before: Facts,
@@ -147,7 +149,8 @@ impl RecordingFile {
     pub fn open(path: &Path, cache: Facts, append: bool) -> Result<Self, Failure> {
         let (mut facts, mut micros_before) = (cache.clone(), 0);
         facts.counts().into_iter().for_each(|count| *count = 0);
-        let file = if append && path.exists() {
+        let is_new = !(append && path.exists());
+        let file = if !is_new {
             let old = Facts::beside(path)?.ok_or_else(|| {
                 anyhow!(
                     "{} has no {} beside it: record again, without --append",
@@ -174,6 +177,14 @@ impl RecordingFile {
             facts.requests = requests;
             file
         } else {
+            let facts = facts_path(path);
+            if facts.symlink_metadata().is_ok() && path.symlink_metadata().is_err() {
+                let (path, facts) = (path.display(), facts.display());
+                return Err(anyhow!(
+                    "{facts} exists, which says what an earlier {path} has; choose another name, or remove it"
+                )
+                .into());
+            }
             let mut options = File::options();
             options.write(true).create_new(true);
             let file = options.open(path).map_err(|error| match error.kind() {
@@ -189,6 +200,7 @@ impl RecordingFile {
         let bytes = file.metadata()?.len();
         let recording = Self {
             path: path.to_owned(),
+            is_new,
             file: BufWriter::new(file),
             bytes,
             before: cache,
@@ -198,6 +210,16 @@ impl RecordingFile {
         };
         recording.write_facts()?;
         Ok(recording)
+    }
+
+    /// Removes a trace that was begun for a recording that does not begin: under its name there would be none of anything.
+    pub fn give_up(&self) {
+        if self.is_new {
+            for path in [self.path.clone(), facts_path(&self.path)] {
+                // What stays is told when the same is asked for again.
+                let _ = fs::remove_file(path);
+            }
+        }
     }
 
     /// Bytes of the trace.
@@ -352,6 +374,22 @@ mod tests {
             .collect();
         let expected = ["a%20b", "a_b", "a%2cb", "a:b", "a%2520b", "a%c2%a0b", "~"];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_an_earlier_recording_has_said_is_not_written_over() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.csv");
+        // Its trace was compressed, or moved.
+        fs::write(facts_path(&path), "earlier").expect("room");
+        for append in [false, true] {
+            let cache = Facts::of("", &EngineStatus::default(), 1.0);
+            let refused = RecordingFile::open(&path, cache, append).map(drop);
+            let said = refused.map_err(|e| e.to_string()).expect_err("refused");
+            assert!(said.contains("a.csv.json exists"), "{said}");
+        }
+        assert!(!path.exists());
+        assert_eq!(fs::read(facts_path(&path)).expect("there"), b"earlier");
     }
 
     #[test]

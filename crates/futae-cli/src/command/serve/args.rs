@@ -101,7 +101,7 @@ pub struct Args {
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) requests_max: Option<u32>,
-    /// Log every decision of the cache to FILE; the caches of exports with a share log to FILE.NAME
+    /// Log every decision of the cache to FILE, in place of an earlier log; the caches of exports with a share log to FILE.NAME
     #[arg(long, value_name = "FILE")]
     pub(super) decision_log: Option<PathBuf>,
     #[command(flatten)]
