@@ -197,8 +197,25 @@ impl Arena {
         }
     }
 
+    /// Makes sure that released frames have memory again, before they are used.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory. All of them are as before.
+    pub fn fill(&self, slots: &[Slot]) -> Result<(), SetupError> {
+        // Other memory comes with the first access.
+        self.file.as_ref().map_or(Ok(()), |file| file.fill(slots))
+    }
+
+    /// Returns the memory of frames from `from` on to the kernel, of at most `most` of them; none was ever used. Returns
+    /// whether that was all.
+    pub fn release_unused(&mut self, from: u32, most: u32) -> bool {
+        let file = self.file.as_mut();
+        file.is_none_or(|file| file.release_unused(from, most))
+    }
+
     /// Returns the memory of an unused frame to the kernel. The frame reads as zeroes when it is
-    /// used again.
+    /// used again. In a file, [`fill`](Self::fill) comes first.
     pub fn release(&mut self, slot: Slot) {
         if let Some(file) = &self.file {
             file.unseal(slot);

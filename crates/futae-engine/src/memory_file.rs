@@ -23,6 +23,7 @@ use map::Words;
 use map::frames as map_frames;
 use memmap2::MmapMut;
 use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -60,6 +61,8 @@ pub struct MemoryFile {
     head: Words,
     index: Vec<Words>,
     slots: u32,
+    /// All slots below this number have memory, except those whose frames were released one by one; none from it on has.
+    filled: u32,
     /// The reason why the file was empty, if it was.
     empty: Option<String>,
     is_made: bool,
@@ -170,6 +173,7 @@ impl MemoryFile {
             head,
             index: Vec::new(),
             slots: 0,
+            filled: 0,
             empty,
             is_made: false,
             next_order: ORDER_SAVED_MAX,
@@ -234,17 +238,23 @@ impl MemoryFile {
         self.layout.frames_per_segment
     }
 
-    /// Allocates memory for `slots` slots and maps it; `segments` are the mappings of all frames so
-    /// far.
+    /// Allocates memory for the slots below `slots` that never had any, or have given it back by
+    /// [`release_unused`](Self::release_unused), and maps it; `segments` are the mappings of all frames so far.
     ///
     /// # Errors
     ///
     /// There is not enough memory.
     pub fn reserve(&mut self, slots: u32, segments: &mut Vec<MmapMut>) -> Result<(), SetupError> {
         let bytes = self.layout.file_bytes(slots);
-        // This includes released frames: a write to a page that cannot be allocated kills the
-        // process.
-        allocate(&self.file, &self.path, 0, bytes)?;
+        // A write to a page that cannot be allocated kills the process.
+        let from = match self.filled {
+            0 => 0,
+            filled => self.layout.file_bytes(filled),
+        };
+        if bytes > from {
+            allocate(&self.file, &self.path, from, bytes - from)?;
+        }
+        self.filled = self.filled.max(slots);
         if slots <= self.slots {
             return Ok(());
         }
@@ -272,14 +282,48 @@ impl MemoryFile {
         Ok(())
     }
 
-    /// Returns the memory of an unused frame to the kernel.
+    /// Allocates memory for frames that were released.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory. All of them are as before.
+    pub fn fill(&self, slots: &[Slot]) -> Result<(), SetupError> {
+        let bytes = self.layout.frame_bytes as u64;
+        for (filled, &slot) in slots.iter().enumerate() {
+            let at = self.frame_at(slot);
+            if let Err(errno) =
+                rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, bytes)
+            {
+                slots[..filled].iter().for_each(|&slot| self.release(slot));
+                return Err(no_room(&self.path, slots.len() as u64 * bytes, errno));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the memory of an unused frame to the kernel. Nothing may be written to it before [`fill`](Self::fill).
     pub fn release(&self, slot: Slot) {
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let (at, bytes) = (self.frame_at(slot), self.layout.frame_bytes as u64);
+        // If this fails, the frame keeps its memory; no data is lost.
+        let _ = rustix::fs::fallocate(&self.file, mode, at, bytes);
+    }
+
+    /// Returns the memory of the frames from `from` on to the kernel, of at most `most` of them; none was ever used. Returns
+    /// whether that was all.
+    pub fn release_unused(&mut self, from: u32, most: u32) -> bool {
+        let first = from.max(self.filled.saturating_sub(most));
+        for slot in first..self.filled {
+            self.release(Slot(slot));
+        }
+        self.filled = self.filled.min(first);
+        self.filled <= from
+    }
+
+    fn frame_at(&self, slot: Slot) -> u64 {
         let (segment, frame) = self.layout.place(slot);
         let at = self.layout.segment_at(segment) + self.layout.index_bytes() as u64;
-        let at = at + (frame * self.layout.frame_bytes) as u64;
-        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // If this fails, the frame keeps its memory; no data is lost.
-        let _ = rustix::fs::fallocate(&self.file, mode, at, self.layout.frame_bytes as u64);
+        at + (frame * self.layout.frame_bytes) as u64
     }
 
     fn entry(&self, slot: Slot) -> (&Words, usize) {
@@ -390,11 +434,15 @@ fn is_ours(head: &Words, block_bytes: u64, length: u64, layout: &Layout) -> Resu
 /// Allocates memory for a part of the file, so that no later access to it fails.
 fn allocate(file: &File, path: &Path, from: u64, bytes: u64) -> Result<(), SetupError> {
     let taken = rustix::fs::fallocate(file, FallocateFlags::empty(), from, bytes);
-    taken.map_err(|errno| SetupError::Open {
+    taken.map_err(|errno| no_room(path, bytes, errno))
+}
+
+fn no_room(path: &Path, bytes: u64, errno: Errno) -> SetupError {
+    SetupError::Open {
         path: path.to_owned(),
         problem: format!(
             "there is no room for {bytes} bytes: {errno}; choose a smaller --cache, or give its file system more \
              room (tmpfs: mount -o remount,size=...; hugetlbfs: sysctl vm.nr_hugepages=...)"
         ),
-    })
+    }
 }

@@ -56,14 +56,14 @@ fn writes_that_wait_for_each_other_succeed() {
     assert_eq!(read.expect("read").as_slice(), last);
 }
 
-/// The processor time that so many writes to one block take, in nanoseconds.
-fn processor_nanos(writes: usize) -> i128 {
+/// The processor time that this many writes of eight sectors take that begin at these sectors in turn, in nanoseconds.
+fn processor_nanos(writes: usize, sectors: [u64; 2]) -> i128 {
     let setup = setup("lru", 8, 64, OnEviction::None);
     let request = |number: usize| Request {
         volume: setup.volume,
         client: ClientId(1),
         sequence: number as u64,
-        operation: write(0, &[number as u8; 512]),
+        operation: write(512 * sectors[number % 2], &[number as u8; BLOCK as usize]),
         done: Box::new(|result| drop(result.expect("written"))),
     };
     let mut requests: Vec<_> = (0..writes).map(request).collect();
@@ -77,8 +77,14 @@ fn processor_nanos(writes: usize) -> i128 {
 
 #[test]
 fn each_of_many_writes_that_wait_for_each_other_takes_no_longer() {
-    let (few, many) = (processor_nanos(512), processor_nanos(8192));
-    assert!(many < 16 * 4 * few, "{few} ns, {many} ns");
+    // To one block, and to two and two blocks that have one in common.
+    for sectors in [[0, 0], [1, 9]] {
+        let (few, many) = (
+            processor_nanos(512, sectors),
+            processor_nanos(8192, sectors),
+        );
+        assert!(many < 16 * 4 * few, "{sectors:?}: {few} ns, {many} ns");
+    }
 }
 
 #[test]

@@ -77,6 +77,32 @@ fn what_is_dirty_is_not_lost() {
 }
 
 #[test]
+fn a_failure_that_was_made_good_keeps_no_volume() {
+    let bytes = 64 * BLOCK;
+    let setup = setup_writing(
+        BLOCK,
+        "lru",
+        8,
+        bytes,
+        OnEviction::None,
+        Some(kept_up_to(1.0)),
+    );
+    setup.store.set(|inside| inside.fail_writes = true);
+    // More than half of what may be dirty: the cache writes some of it back by itself.
+    for block in 0..5 {
+        let written = setup.start(CLIENT, block, write(block * BLOCK, &[7; BLOCK as usize]));
+        take(&written).expect("answered").expect("kept");
+    }
+    assert!(setup.engine.status().write_back_errors > 0);
+    setup.store.set(|inside| inside.fail_writes = false);
+    let flushed = setup.start(ClientId::NOBODY, 0, Operation::Flush);
+    take(&flushed).expect("answered").expect("flushed");
+    assert_eq!(setup.engine.dirty_blocks(), 0);
+    take_out(&setup).expect("it is clean, though no client was told");
+    assert_eq!(setup.store.bytes()[..BLOCK as usize], [7; BLOCK as usize]);
+}
+
+#[test]
 fn one_step_does_not_drop_a_large_cache_and_all_of_it_goes() {
     let setup = setup("lru", 3000, 3000, OnEviction::None);
     let read = setup

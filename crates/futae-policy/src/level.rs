@@ -10,6 +10,7 @@ mod change;
 mod directives;
 mod known;
 mod restore;
+mod spare;
 
 /// A block that leaves a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct Level<P, I = HashIndex> {
     has_classes: bool,
     /// Slots that were used and are free again. Slots at or above `classes.len()` were never used.
     free: Vec<Slot>,
+    /// How many of `free`, from its bottom, are stripped: no block gets them before the level is larger.
+    stripped: usize,
     /// Requests and hits are left out: they follow from the other counters, so a hit increments one
     /// number only.
     counted: Counters,
@@ -75,6 +78,7 @@ impl<P: Policy, I: Index> Level<P, I> {
             classes: Vec::new(),
             has_classes: false,
             free: Vec::new(),
+            stripped: 0,
             counted: Counters::default(),
         }
     }
@@ -226,6 +230,7 @@ impl<P: Policy, I: Index> Level<P, I> {
 
     fn free_slot(&mut self) -> Slot {
         if let Some(slot) = self.free.pop() {
+            self.stripped = self.stripped.min(self.free.len());
             return slot;
         }
         let slot = Slot(self.classes.len() as u32);

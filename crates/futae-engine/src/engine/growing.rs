@@ -156,7 +156,7 @@ impl State {
         let size = self.volumes[volume].size_bytes;
         let blocks = self.in_blocks(span.volume, span.offset.min(size), span.offset, end);
         if let Some(key) = self.under_way.write_over(&blocks) {
-            return self.under_way.writes[key].parked.push_back(request);
+            return self.under_way.wait_for_write(key, request);
         }
         if let Some(key) = self.under_way.flight_over(&blocks) {
             return self.under_way.flights[key].parked.push(request);

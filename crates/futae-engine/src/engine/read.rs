@@ -31,12 +31,14 @@ impl State {
             return effects.answer(request.done, Ok(IoBuf::new(0)));
         }
         if let Some(key) = self.under_way.write_over(&span) {
-            self.under_way.writes[key].parked.push_back(request);
-            return;
+            return self.under_way.wait_for_write(key, request);
         }
         let (first, end) = self.block_range(&span);
         if end - first > self.steps.most() {
             return self.read_in_parts(request, span, goes_on, effects);
+        }
+        if let Some(key) = self.outgrown_flight(&span) {
+            return self.under_way.flights[key].parked.push(request);
         }
         self.hear(end - first, effects);
         self.tally.bytes_read += span.length;
@@ -115,6 +117,21 @@ impl State {
             self.under_way.flights[flight].readers.push(key);
         }
         self.launch(&started, effects);
+    }
+
+    /// A read under way that ends where its volume ended when it began, if the volume has become longer since and `span` may
+    /// need what lies behind. A change of another part of the volume does not wait for it.
+    fn outgrown_flight(&self, span: &Span) -> Option<usize> {
+        if !self.volumes[usize::from(span.volume.0)].grows || self.under_way.flight_of.is_empty() {
+            return None;
+        }
+        let (first, end) = self.block_range(span);
+        (first..end).find_map(|index| {
+            let block = BlockId::new(span.volume, index);
+            let key = *self.under_way.flight_of.get(&block)?;
+            let of = self.under_way.flights[key].span?;
+            (of.end() < self.block_span(block).end()).then_some(key)
+        })
     }
 
     fn copy_or_wait(&mut self, slot: Slot, block: BlockId, reading: &mut Reading) {

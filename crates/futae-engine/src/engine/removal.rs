@@ -31,7 +31,8 @@ impl Engine {
     ) -> Result<(), IoError> {
         let begun = Instant::now();
         loop {
-            if self.has_dirty(volume) {
+            // A failed write-back that no flush has reported lost nothing if its blocks are clean now.
+            if self.lock().dirt(volume).len() > 0 {
                 let message = "it was written to after it was flushed";
                 return Err(IoError::new(IoErrorKind::Store, message));
             }

@@ -26,9 +26,23 @@ impl Engine {
         self.policy().check_slots(capacity_blocks)?;
         check_memory(u64::from(capacity_blocks) * self.block_bytes, &*self.world)?;
         self.check_keeper(capacity_blocks)?;
-        self.lock().arena.reserve(capacity_blocks)?;
+        if let Err(error) = self.reserve(capacity_blocks) {
+            while !self.quiet_step(|state| state.strip(SHRINK_STEP_BLOCKS)) {
+                self.state.give_way();
+            }
+            return Err(error);
+        }
         let set = |sizing: &mut Sizing| sizing.capacity_blocks = capacity_blocks;
         self.fit_to(&mut sizing, set);
+        Ok(())
+    }
+
+    /// Makes sure that all slots that a cache of this many slots uses have memory.
+    fn reserve(&self, capacity_blocks: u32) -> Result<(), SetupError> {
+        self.lock().arena.reserve(capacity_blocks)?;
+        while self.quiet_step(|state| state.fit_out(capacity_blocks, SHRINK_STEP_BLOCKS))? {
+            self.state.give_way();
+        }
         Ok(())
     }
 
@@ -104,7 +118,7 @@ impl State {
     }
 
     /// Evicts up to `surplus_max` blocks on the way to `capacity_blocks` slots. Returns whether
-    /// that size is reached.
+    /// that size is reached, and all memory that is not used then is returned.
     pub fn resize_step(
         &mut self,
         capacity_blocks: u32,
@@ -118,16 +132,41 @@ impl State {
         {
             log.note_slots(capacity);
         }
-        for victim in self.level.resize(capacity) {
+        let victims = self.level.resize(capacity);
+        let left = surplus_max.saturating_sub(victims.len() as u32);
+        for victim in victims {
             self.steps.count(1);
             self.release(victim.slot, victim.block);
             self.note_resident(victim.block, false);
             self.see_off(&victim, effects);
-            self.arena.release(victim.slot);
         }
+        let is_stripped = self.strip(left);
         if let Some(write_back) = &mut self.write_back {
             write_back.resize(capacity_blocks);
         }
-        capacity == capacity_blocks
+        capacity == capacity_blocks && is_stripped
+    }
+
+    /// Returns the memory of up to `most` frames to the kernel that a cache of this size does not use: of blocks that were
+    /// evicted or dropped, and of slots that were never used. Returns whether that was all.
+    fn strip(&mut self, most: u32) -> bool {
+        let slots = self.level.strip(most as usize);
+        self.steps.count(slots.len() as u64);
+        for &slot in &slots {
+            self.arena.release(slot);
+        }
+        let left = most - slots.len() as u32;
+        let unused = self.level.used().max(self.level.capacity());
+        self.arena.release_unused(unused, left) && left > 0
+    }
+
+    /// Allocates memory for up to `most` more of the frames that a cache of `capacity_blocks` slots uses and this one does
+    /// not. Returns whether there may be more of them.
+    fn fit_out(&mut self, capacity_blocks: u32, most: u32) -> Result<bool, SetupError> {
+        let slots = self.level.stripped(capacity_blocks, most as usize);
+        self.steps.count(slots.len() as u64);
+        self.arena.fill(&slots)?;
+        self.level.fit_out(slots.len());
+        Ok(!slots.is_empty())
     }
 }

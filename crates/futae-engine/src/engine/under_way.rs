@@ -2,6 +2,7 @@
 
 use super::flights::{Background, Flight, Run, Span, Write};
 use super::ranges::Ranges;
+use crate::Request;
 use futae_policy::BlockId;
 use hashbrown::HashMap;
 use slab::Slab;
@@ -14,6 +15,8 @@ pub struct UnderWay {
     pub flight_of: HashMap<BlockId, usize>,
     pub writes: Slab<Write>,
     pub runs: Slab<Run>,
+    /// The write that the last request waits for that began to wait for one, until somebody has taken note.
+    pub waits_for: Option<usize>,
     write_ranges: Ranges,
     flight_ranges: Ranges,
     /// The piece of a large block that is being loaded; at most one, beside which whole blocks may
@@ -46,6 +49,12 @@ impl UnderWay {
         let write = self.writes.remove(key);
         self.write_ranges.remove(&write.blocks, key);
         write
+    }
+
+    /// A request waits until a write has ended.
+    pub fn wait_for_write(&mut self, key: usize, request: Request) {
+        self.writes[key].parked.push_back(request);
+        self.waits_for = Some(key);
     }
 
     /// A write under way whose blocks overlap `span`.

@@ -13,6 +13,9 @@ use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
 use std::collections::VecDeque;
 
+/// Of the requests that waited for a write, this many in a row may wait for another one before those behind them do.
+const WAITING_IN_A_ROW_MAX: u32 = 32;
+
 impl State {
     /// A write, trim or zeroing of `span`. It waits for reads and writes under way on its blocks.
     pub fn write(&mut self, request: Request, span: Span, effects: &mut Effects) {
@@ -24,7 +27,7 @@ impl State {
         let demotion_guard = &mut self.volumes[usize::from(span.volume.0)].demotion_guard;
         demotion_guard.note_write(request.client, request.sequence, first, end - first);
         if let Some(key) = self.under_way.write_over(&blocks) {
-            return self.under_way.writes[key].parked.push_back(request);
+            return self.under_way.wait_for_write(key, request);
         }
         if let Some(key) = self.under_way.flight_over(&blocks) {
             return self.under_way.flights[key].parked.push(request);
@@ -218,29 +221,44 @@ impl State {
         self.go_on_parked(&blocks, write.parked, effects);
     }
 
-    /// The requests that waited for a write of these blocks continue. Once one of them writes all of these blocks, the others
-    /// wait for it together: to decide on each of them after every write would take time in the square of their number.
+    /// The requests that waited for a write of these blocks continue. Once one of them writes all of these blocks, or several
+    /// in a row wait for writes again, the others wait together: to decide on each of them after every write would take time in
+    /// the square of their number.
     pub fn go_on_parked(
         &mut self,
         blocks: &Span,
         mut parked: VecDeque<Request>,
         effects: &mut Effects,
     ) {
+        let mut waiting = 0;
         while let Some(request) = parked.pop_front() {
+            self.under_way.waits_for = None;
             self.go_on_in_turn(request, effects);
-            let Some(key) = self.under_way.write_over(blocks) else {
-                continue;
-            };
-            let next = &mut self.under_way.writes[key];
-            if next.blocks.overlap(blocks) == Some(*blocks) {
-                // To append them would copy them.
-                if next.parked.is_empty() {
-                    next.parked = parked;
-                } else {
-                    next.parked.append(&mut parked);
+            let next = match self.under_way.waits_for {
+                Some(key) => {
+                    waiting += 1;
+                    (waiting >= WAITING_IN_A_ROW_MAX).then_some(key)
                 }
-                return;
+                None => {
+                    waiting = 0;
+                    let over = self.under_way.write_over(blocks);
+                    over.filter(|&key| {
+                        self.under_way.writes[key].blocks.overlap(blocks) == Some(*blocks)
+                    })
+                }
+            };
+            let Some(key) = next else { continue };
+            let next = &mut self.under_way.writes[key];
+            // The longer queue is not copied.
+            if next.parked.len() < parked.len() {
+                while let Some(first) = next.parked.pop_back() {
+                    parked.push_front(first);
+                }
+                next.parked = parked;
+            } else {
+                next.parked.append(&mut parked);
             }
+            return;
         }
     }
 

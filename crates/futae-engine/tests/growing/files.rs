@@ -161,6 +161,25 @@ fn a_change_waits_for_what_is_under_way_and_holds_up_what_comes() {
 }
 
 #[test]
+fn a_read_of_a_file_that_became_longer_has_nothing_that_is_not_the_files() {
+    let (engine, lower) = (engine("lru", 8), ManualStore::growing(vec![1; 100]));
+    let volume = add(&engine, &lower);
+    lower.hold(true);
+    let before = start(&engine, volume, read(0, 4096));
+    // Behind the block that is being read.
+    let work = || lower.set(|it| it.bytes.resize(9000, 0));
+    engine.change(volume, 8192, 808, work).expect("changed");
+    let after = start(&engine, volume, read(0, 4096));
+    lower.hold(false);
+    lower.release_all();
+    assert_eq!(take(&before).expect("answered").expect("well"), [1; 100]);
+    let wanted = [&[1; 100][..], &[0; 3996]].concat();
+    assert!(take(&after).expect("answered").expect("well") == wanted);
+    assert!(now(&engine, volume, read(0, 4096)) == wanted);
+    engine.audit();
+}
+
+#[test]
 fn a_removed_volume_leaves_nothing_to_the_next_of_its_number() {
     let (engine, old) = (engine("lru", 8), ManualStore::growing(vec![1; 8192]));
     let volume = add(&engine, &old);
