@@ -143,6 +143,7 @@ def watchers(world, dice):
     trace = world.path("scratch/trace.csv")
     run(world.futae, "record", f"unix:{world.path('serve')}.control", "--export", "disk", "--out", trace, "--time", f"{dice.randrange(1, 3)}s")
     os.unlink(trace)
+    os.unlink(f"{trace}.json")
 
 
 ACTIVITIES = {

@@ -61,7 +61,7 @@ fn answer(
             told.lock()
                 .expect("a lock")
                 .push(order["cache"].to_string());
-            json!({})
+            json!({ "capacity_blocks": 4 * MIB / 4096 })
         }
         _ => status(),
     };

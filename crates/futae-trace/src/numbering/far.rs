@@ -60,7 +60,7 @@ impl Far {
         match &self.0 {
             Entries::Narrow(table) => {
                 for (place, &block) in places.iter_mut().zip(blocks) {
-                    // What is no such block has no number, wherever one looks.
+                    // A larger block, or one of another volume, is not searched for.
                     *place = table.approach(block as u32);
                 }
             }
