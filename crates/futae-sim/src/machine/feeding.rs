@@ -99,10 +99,9 @@ impl<P: RegisteredPolicy, I: Index, B: Outlet> Feeding<'_, P, I, B> {
     ) {
         let mut others = 0;
         for (at, &number) in blocks.iter().enumerate() {
-            let access = Access::read(block(number));
-            if !self.hit(likely(self, at), &access) {
+            if !self.hit(likely(self, at), &Access::read(block(number))) {
                 others += 1;
-                served[self.put(&access, 0) as usize].reads += 1;
+                served[self.put_read(number) as usize].reads += 1;
             }
         }
         served[0].reads += blocks.len() as u64 - others;
@@ -131,6 +130,18 @@ impl<P: RegisteredPolicy, I: Index, B: Outlet> Feeding<'_, P, I, B> {
             load_reviewed(self.reach, self.link, self.below);
         }
         hit
+    }
+
+    /// Sends a read. Its access is made here: the loop over hits, where the compiler would make it first, needs none.
+    #[inline(never)]
+    fn put_read(&mut self, number: u32) -> u32 {
+        self.below.begin(0, false);
+        put_noting(
+            self.reach,
+            self.link,
+            self.below,
+            &Access::read(block(number)),
+        )
     }
 
     /// Sends any request, of this length, or 0 if all are equal. Returns how far down it was
