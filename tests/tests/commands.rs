@@ -260,6 +260,7 @@ fn a_reader_that_has_read_enough_is_no_failure() {
         &["paper", "list", "--json"],
         &[&load[..], &["--operations", "10"]].concat(),
         &["agent", "--no-bpf", "--period", "100ms"],
+        &["agent", "--no-bpf", "--once", "10ms"],
     ] {
         let (reader, writer) = io::pipe().expect("a pipe");
         drop(reader);

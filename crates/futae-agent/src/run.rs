@@ -45,16 +45,14 @@ pub fn run(args: &Checked) -> anyhow::Result<()> {
         info!("counting evictions only: no eBPF program runs on reads; --count reads counts them");
     }
     let mut agent = Agent::new(args, probe)?;
-    if let Some(time) = args.once {
-        std::thread::sleep(time);
-        let sample = agent.sample()?;
-        let table = table::render(&sample, agent.probe.source());
-        io::stdout().write_all(table.as_bytes())?;
-        return Ok(());
-    }
-    match agent.work(args.period) {
+    let ended = match args.once {
+        Some(time) => agent.show(time),
+        None => agent.work(args.period),
+    };
+    let is_to_output = args.once.is_some() || args.destination == Destination::Output;
+    match ended {
         // The reader of standard output has read enough.
-        Err(error) if args.destination == Destination::Output && is_closed_pipe(&error) => Ok(()),
+        Err(error) if is_to_output && is_closed_pipe(&error) => Ok(()),
         ended => ended,
     }
 }
@@ -125,6 +123,15 @@ impl Agent {
             route,
             watchdog: Watchdog::from_environment(),
         })
+    }
+
+    /// Counts for a while, and shows what it has counted.
+    fn show(&mut self, time: Duration) -> anyhow::Result<()> {
+        std::thread::sleep(time);
+        let sample = self.sample()?;
+        let table = table::render(&sample, self.probe.source());
+        io::stdout().write_all(table.as_bytes())?;
+        Ok(())
     }
 
     fn work(&mut self, period: Duration) -> anyhow::Result<()> {

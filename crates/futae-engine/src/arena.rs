@@ -134,6 +134,18 @@ impl Arena {
         self.file.as_deref_mut()
     }
 
+    /// Allocates memory for at most `most` of the frames below `slots` that have none, before [`reserve`](Self::reserve). Returns
+    /// whether that was all.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory.
+    pub fn allocate_some(&mut self, slots: u32, most: u32) -> Result<bool, SetupError> {
+        // Other memory comes with the first access.
+        let file = self.file.as_mut();
+        file.map_or(Ok(true), |file| file.allocate_some(slots, most))
+    }
+
     /// Makes sure that slots below `slots` have frames.
     pub fn reserve(&mut self, slots: u32) -> Result<(), SetupError> {
         if let Some(file) = &mut self.file {

@@ -22,7 +22,7 @@ use layout::{ENTRY_WORDS, Layout, MAGIC, VERSION, header};
 use map::Words;
 use map::frames as map_frames;
 use memmap2::MmapMut;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -238,23 +238,38 @@ impl MemoryFile {
         self.layout.frames_per_segment
     }
 
-    /// Allocates memory for the slots below `slots` that never had any, or have given it back by
-    /// [`release_unused`](Self::release_unused), and maps it; `segments` are the mappings of all frames so far.
+    /// Allocates memory for at most `most` of the slots below `slots` that never had any, or have given it back by
+    /// [`release_unused`](Self::release_unused). Returns whether all of them have some now.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory.
+    pub fn allocate_some(&mut self, slots: u32, most: u32) -> Result<bool, SetupError> {
+        let end = slots.min(self.filled.saturating_add(most));
+        // A write to a page that cannot be allocated kills the process.
+        let from = match self.filled {
+            0 => 0,
+            filled => self.layout.file_bytes(filled),
+        };
+        let bytes = self.layout.file_bytes(end).saturating_sub(from);
+        if bytes > 0 {
+            let left = self.layout.file_bytes(slots) - from;
+            fallocate(&self.file, FallocateFlags::empty(), from, bytes)
+                .map_err(|errno| no_room(&self.path, left, errno))?;
+        }
+        self.filled = self.filled.max(end);
+        Ok(self.filled >= slots)
+    }
+
+    /// Allocates memory for all slots below `slots`, as [`allocate_some`](Self::allocate_some) does, and maps it; `segments` are
+    /// the mappings of all frames so far.
     ///
     /// # Errors
     ///
     /// There is not enough memory.
     pub fn reserve(&mut self, slots: u32, segments: &mut Vec<MmapMut>) -> Result<(), SetupError> {
         let bytes = self.layout.file_bytes(slots);
-        // A write to a page that cannot be allocated kills the process.
-        let from = match self.filled {
-            0 => 0,
-            filled => self.layout.file_bytes(filled),
-        };
-        if bytes > from {
-            allocate(&self.file, &self.path, from, bytes - from)?;
-        }
-        self.filled = self.filled.max(slots);
+        self.allocate_some(slots, u32::MAX)?;
         if slots <= self.slots {
             return Ok(());
         }
@@ -291,9 +306,7 @@ impl MemoryFile {
         let bytes = self.layout.frame_bytes as u64;
         for (filled, &slot) in slots.iter().enumerate() {
             let at = self.frame_at(slot);
-            if let Err(errno) =
-                rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, bytes)
-            {
+            if let Err(errno) = fallocate(&self.file, FallocateFlags::empty(), at, bytes) {
                 slots[..filled].iter().for_each(|&slot| self.release(slot));
                 return Err(no_room(&self.path, slots.len() as u64 * bytes, errno));
             }
@@ -306,7 +319,7 @@ impl MemoryFile {
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let (at, bytes) = (self.frame_at(slot), self.layout.frame_bytes as u64);
         // If this fails, the frame keeps its memory; no data is lost.
-        let _ = rustix::fs::fallocate(&self.file, mode, at, bytes);
+        let _ = fallocate(&self.file, mode, at, bytes);
     }
 
     /// Returns the memory of the frames from `from` on to the kernel, of at most `most` of them; none was ever used. Returns
@@ -317,7 +330,12 @@ impl MemoryFile {
             self.release(Slot(slot));
         }
         self.filled = self.filled.min(first);
-        self.filled <= from
+        let is_all = self.filled <= from;
+        if is_all {
+            // Behind all slots is what was begun for a larger cache that had no room. If this fails, it stays; no data is lost.
+            let _ = self.file.set_len(self.layout.file_bytes(self.slots));
+        }
+        is_all
     }
 
     fn frame_at(&self, slot: Slot) -> u64 {
@@ -433,7 +451,7 @@ fn is_ours(head: &Words, block_bytes: u64, length: u64, layout: &Layout) -> Resu
 
 /// Allocates memory for a part of the file, so that no later access to it fails.
 fn allocate(file: &File, path: &Path, from: u64, bytes: u64) -> Result<(), SetupError> {
-    let taken = rustix::fs::fallocate(file, FallocateFlags::empty(), from, bytes);
+    let taken = fallocate(file, FallocateFlags::empty(), from, bytes);
     taken.map_err(|errno| no_room(path, bytes, errno))
 }
 

@@ -14,6 +14,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 const CLIENT: ClientId = ClientId(0);
 const BLOCKS: u64 = 96;
@@ -102,6 +103,31 @@ fn what_dropped_blocks_had_is_given_back() {
     trimmed.expect("trimmed");
     assert_eq!(cache.engine.resident_blocks(), 0);
     cache.resize(8);
+}
+
+#[test]
+fn requests_are_answered_while_a_cache_grows() {
+    const MANY: u32 = 1 << 15;
+    let cache = Cache::new("lru");
+    cache.read(0);
+    let is_answered = (0..20).any(|_| {
+        let before = cache.frames();
+        let grows = || (before + 1..u64::from(MANY)).contains(&cache.frames());
+        let is_answered = thread::scope(|scope| {
+            let growing = scope.spawn(|| cache.engine.resize(MANY).expect("room"));
+            let mut is_answered = false;
+            while !growing.is_finished() {
+                if grows() {
+                    cache.read(0);
+                    is_answered |= grows();
+                }
+            }
+            is_answered
+        });
+        cache.engine.resize(SLOTS).expect("smaller");
+        is_answered
+    });
+    assert!(is_answered);
 }
 
 #[test]

@@ -89,8 +89,9 @@ impl State {
                 break;
             };
             let span = self.block_span(block);
-            if self.under_way.write_over(&span).is_some() {
-                // When the write ends, loading continues.
+            let is_outgrown = || self.outgrown_flight_of(block).is_some();
+            if self.under_way.write_over(&span).is_some() || is_outgrown() {
+                // When the write, or the read of less than the block, ends, loading continues.
                 self.loads.put_back(block, slot);
                 break;
             }

@@ -119,19 +119,22 @@ impl State {
         self.launch(&started, effects);
     }
 
-    /// A read under way that ends where its volume ended when it began, if the volume has become longer since and `span` may
-    /// need what lies behind. A change of another part of the volume does not wait for it.
+    /// A read under way that has not all of a block that `span` needs; see [`Self::outgrown_flight_of`].
     fn outgrown_flight(&self, span: &Span) -> Option<usize> {
         if !self.volumes[usize::from(span.volume.0)].grows || self.under_way.flight_of.is_empty() {
             return None;
         }
         let (first, end) = self.block_range(span);
-        (first..end).find_map(|index| {
-            let block = BlockId::new(span.volume, index);
-            let key = *self.under_way.flight_of.get(&block)?;
-            let of = self.under_way.flights[key].span?;
-            (of.end() < self.block_span(block).end()).then_some(key)
-        })
+        let mut blocks = (first..end).map(|index| BlockId::new(span.volume, index));
+        blocks.find_map(|block| self.outgrown_flight_of(block))
+    }
+
+    /// A read of a block under way that ends where the volume ended when it began, if the volume has become longer since. A
+    /// change of another part of the volume does not wait for it.
+    pub fn outgrown_flight_of(&self, block: BlockId) -> Option<usize> {
+        let key = *self.under_way.flight_of.get(&block)?;
+        let of = self.under_way.flights[key].span?;
+        (of.end() < self.block_span(block).end()).then_some(key)
     }
 
     fn copy_or_wait(&mut self, slot: Slot, block: BlockId, reading: &mut Reading) {

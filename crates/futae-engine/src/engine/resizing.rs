@@ -37,10 +37,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes sure that all slots that a cache of this many slots uses have memory.
+    /// Makes sure that all slots that a cache of this many slots uses have memory. The kernel fills it with zeroes, so that comes in
+    /// steps, too.
     fn reserve(&self, capacity_blocks: u32) -> Result<(), SetupError> {
+        while !self.quiet_step(|state| state.allocate_some(capacity_blocks))? {
+            self.state.give_way();
+        }
         self.lock().arena.reserve(capacity_blocks)?;
-        while self.quiet_step(|state| state.fit_out(capacity_blocks, SHRINK_STEP_BLOCKS))? {
+        while self.quiet_step(|state| state.fit_out(capacity_blocks))? {
             self.state.give_way();
         }
         Ok(())
@@ -127,12 +131,14 @@ impl State {
     ) -> bool {
         let bounded = self.level.resident().saturating_sub(surplus_max);
         let capacity = capacity_blocks.max(bounded);
-        if let Some(log) = &mut self.log
-            && capacity != self.level.capacity()
-        {
-            log.note_slots(capacity);
+        // Where memory alone is returned, the policy learns of no size: several forget what they know with each.
+        let mut victims = Vec::new();
+        if capacity != self.level.capacity() {
+            if let Some(log) = &mut self.log {
+                log.note_slots(capacity);
+            }
+            victims = self.level.resize(capacity);
         }
-        let victims = self.level.resize(capacity);
         let left = surplus_max.saturating_sub(victims.len() as u32);
         for victim in victims {
             self.steps.count(1);
@@ -160,13 +166,124 @@ impl State {
         self.arena.release_unused(unused, left) && left > 0
     }
 
-    /// Allocates memory for up to `most` more of the frames that a cache of `capacity_blocks` slots uses and this one does
-    /// not. Returns whether there may be more of them.
-    fn fit_out(&mut self, capacity_blocks: u32, most: u32) -> Result<bool, SetupError> {
-        let slots = self.level.stripped(capacity_blocks, most as usize);
+    /// Allocates memory for the next frames below `capacity_blocks` that never had any. Returns whether all have some.
+    fn allocate_some(&mut self, capacity_blocks: u32) -> Result<bool, SetupError> {
+        let most = self.steps.most();
+        self.arena.allocate_some(capacity_blocks, most as u32)
+    }
+
+    /// Allocates memory for the next frames that a cache of `capacity_blocks` slots uses and this one does not. Returns whether
+    /// there may be more of them.
+    fn fit_out(&mut self, capacity_blocks: u32) -> Result<bool, SetupError> {
+        let most = self.steps.most() as usize;
+        let slots = self.level.stripped(capacity_blocks, most);
         self.steps.count(slots.len() as u64);
         self.arena.fill(&slots)?;
         self.level.fit_out(slots.len());
         Ok(!slots.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClientId, EngineOptions, OnEviction, Store, StoreDone, StoreOperation};
+    use futae_policy::{
+        Access, Class, Decision, HashIndex, Kind, Level, PolicySpec, Prng, Shape, build,
+        slots_of_line,
+    };
+
+    const BLOCK: u64 = 4096;
+    const BLOCKS: u64 = 300;
+    const SLOTS: u32 = 100;
+
+    /// A store of zeroes.
+    struct Zeroes;
+
+    impl Store for Zeroes {
+        fn size_bytes(&self) -> u64 {
+            BLOCKS * BLOCK
+        }
+
+        fn describe(&self) -> String {
+            "zeroes".to_owned()
+        }
+
+        fn is_read_only(&self) -> bool {
+            false
+        }
+
+        fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
+            let StoreOperation::Read { mut buffer, .. } = operation else {
+                panic!("only reads come");
+            };
+            buffer.as_mut_slice().fill(0);
+            done(Ok(buffer));
+        }
+    }
+
+    /// What a level decides again that repeats a log.
+    fn repeated(spec: &PolicySpec, log: &str) -> Vec<String> {
+        let shape = Shape {
+            slots: SLOTS,
+            seed: 1,
+        };
+        let policy = build(spec, &shape).expect("plain");
+        let mut level = Level::new(policy, HashIndex::default(), SLOTS);
+        let mut repeat = |line: &str| {
+            if let Some(slots) = slots_of_line(line) {
+                level.resize(slots);
+            }
+            let Ok(Decision { block, kind, .. }) = line.parse() else {
+                return line.to_owned();
+            };
+            let access = Access::of(block, kind);
+            Decision::new(&access, &level.access(&access)).to_string()
+        };
+        log.lines().map(&mut repeat).collect()
+    }
+
+    /// Requests come between the steps: the policy knows of the new size once, however many steps give memory back.
+    #[test]
+    fn the_steps_of_a_resize_are_those_of_the_log() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for &kind in Kind::ALL {
+            let spec = PolicySpec::of(kind);
+            let log = directory.path().join(kind.name());
+            let options = EngineOptions {
+                block_bytes: BLOCK,
+                capacity_blocks: SLOTS,
+                policy: spec.clone(),
+                seed: 1,
+                on_eviction: OnEviction::None,
+                decision_log: Some(log.clone()),
+                write_back: None,
+            };
+            let Ok(engine) = Engine::new(&options) else {
+                continue;
+            };
+            let volume = engine.add_volume("disk", Arc::new(Zeroes), Class::NORMAL);
+            let volume = volume.expect("a volume");
+            let mut prng = Prng::new(7);
+            let mut read = |requests| {
+                for _ in 0..requests {
+                    // Some blocks are read often.
+                    let block = prng.below(BLOCKS) * prng.below(BLOCKS) / BLOCKS;
+                    let read = engine.read_blocking(volume, ClientId(0), block * BLOCK, BLOCK);
+                    read.expect("a read");
+                }
+            };
+            read(2000);
+            for slots in [40, 90, 30, SLOTS] {
+                while !engine.act(|state, effects| state.resize_step(slots, 7, effects)) {
+                    read(50);
+                }
+                read(500);
+            }
+            engine.sync_log();
+            let log = std::fs::read_to_string(log).expect("a log");
+            let recorded: Vec<&str> = log.lines().collect();
+            assert_eq!(repeated(&spec, &log), recorded, "{kind:?}");
+        }
     }
 }

@@ -179,6 +179,35 @@ fn a_read_of_a_file_that_became_longer_has_nothing_that_is_not_the_files() {
     engine.audit();
 }
 
+/// The policy asks for a block by itself while a read of it from before is under way.
+#[test]
+fn a_loaded_block_of_a_file_that_became_longer_has_nothing_of_others() {
+    let engine = engine("lru", 1);
+    let (lower, other) = (
+        ManualStore::growing(vec![1; 100]),
+        ManualStore::growing(vec![0xFF; 4096]),
+    );
+    let (volume, other_volume) = (add(&engine, &lower), add(&engine, &other));
+    lower.hold(true);
+    let before = start(&engine, volume, read(0, 4096));
+    // The only slot is another file's meanwhile, and then free.
+    assert_eq!(now(&engine, other_volume, read(0, 4096)), vec![0xFF; 4096]);
+    engine
+        .change(other_volume, 0, 4096, || ())
+        .expect("changed");
+    let work = || lower.set(|it| it.bytes.resize(9000, 0));
+    engine.change(volume, 8192, 808, work).expect("changed");
+    let policy = "const".parse().expect("a policy");
+    assert!(engine.change_policy(&policy).expect("it has that"));
+    lower.hold(false);
+    lower.release_all();
+    assert_eq!(take(&before).expect("answered").expect("well"), [1; 100]);
+    assert_eq!(engine.resident_blocks(), 1, "the block of the policy");
+    let wanted = [&[1; 100][..], &[0; 3996]].concat();
+    assert!(now(&engine, volume, read(0, 4096)) == wanted);
+    engine.audit();
+}
+
 #[test]
 fn a_removed_volume_leaves_nothing_to_the_next_of_its_number() {
     let (engine, old) = (engine("lru", 8), ManualStore::growing(vec![1; 8192]));

@@ -125,7 +125,9 @@ impl Narrow {
 
     #[inline]
     pub fn start(&self, block: u32) -> usize {
-        (u64::from(block).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
+        // By the product alone, the multiples of some numbers come to few buckets.
+        let mixed = u64::from(block ^ block >> 15).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed >> self.shift) as usize
     }
 
     #[inline]
@@ -139,6 +141,33 @@ mod tests {
     use super::{Bucket, Narrow, SLOTS};
     use proptest::prelude::{any, prop, prop_assert_eq, prop_oneof, proptest};
     use std::collections::BTreeMap;
+
+    /// Also where the products of these blocks with an odd number have the same upper bits.
+    #[test]
+    fn blocks_at_any_stride_are_where_the_search_for_them_begins() {
+        for stride in [
+            1, 7, 64, 1000, 1802, 1853, 2052, 4096, 10_959, 15_128, 34_756,
+        ] {
+            let mut table = Narrow::default();
+            let blocks: Vec<u32> = (0..=u32::MAX).step_by(stride).take(300_000).collect();
+            for (&block, number) in blocks.iter().zip(0..) {
+                table.add(block, number);
+            }
+            let mut others = 0;
+            for &block in &blocks {
+                let mut place = table.start(block);
+                while table.buckets[place].find(block) == 0 {
+                    place = table.after(place);
+                    others += 1;
+                }
+            }
+            let count = blocks.len();
+            assert!(
+                others < count,
+                "{others} more buckets for {count} blocks at stride {stride}"
+            );
+        }
+    }
 
     /// Block 0 is not what an empty slot has, and a full bucket has eight different ones.
     #[test]
