@@ -5,7 +5,7 @@
 
 use super::files::Page;
 use super::unread::Unread;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -25,8 +25,9 @@ pub(super) struct Queue {
     pub(super) unwatched: HashSet<Page>,
     /// There were too many of these: nobody knows which.
     pub(super) lost_unwatched: bool,
-    /// Files of which nothing is true any more, by inode number, and how many of these are still to be done for the file.
-    pub(super) stale: Vec<(u64, Arc<AtomicU64>)>,
+    /// Files of which nothing is true any more: inode number, and how many of these are still to be done for the file. By where that
+    /// count is, since an inode number may come again.
+    pub(super) stale: HashMap<usize, (u64, Arc<AtomicU64>)>,
     /// Pages that the kernel is to be given.
     pub(super) unread: Unread,
     pub(super) has_ended: bool,
@@ -55,14 +56,12 @@ impl Queue {
     /// Nothing of a file is true any more, of which so much is still to be done. What is in the queue for it already will be done after
     /// this.
     pub(super) fn note_stale(&mut self, inode: u64, still: &Arc<AtomicU64>) {
-        let is_in_queue = self
-            .stale
-            .iter()
-            .any(|(_, other)| Arc::ptr_eq(other, still));
-        if !is_in_queue {
-            still.fetch_add(1, SeqCst);
-            self.stale.push((inode, Arc::clone(still)));
-        }
+        self.stale
+            .entry(Arc::as_ptr(still).addr())
+            .or_insert_with(|| {
+                still.fetch_add(1, SeqCst);
+                (inode, Arc::clone(still))
+            });
     }
 
     /// How much there is.

@@ -94,7 +94,7 @@ impl Worker {
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
         while let Some(queue) = self.wait() {
             self.keeper.beside.note(self.keeper.watch.present_pages());
-            for (inode, waits) in queue.stale {
+            for (inode, waits) in queue.stale.into_values() {
                 self.drop_pages(inode, 0, 0);
                 waits.fetch_sub(1, SeqCst);
             }
