@@ -64,6 +64,16 @@ fn of_flushes_that_are_under_way_together_none_ends_well_after_one_has_failed() 
 }
 
 #[test]
+fn of_a_clients_flushes_that_are_under_way_together_none_ends_well_after_one_has_failed() {
+    let (setup, [one, _]) = written_by_two();
+    let answers = [begin(&setup, one), begin(&setup, one)];
+    setup.store.release(0, true);
+    setup.store.release(0, false);
+    assert!(answers.iter().all(|answer| !is_good(answer)));
+    assert!(flush(&setup, one, false), "it has been told");
+}
+
+#[test]
 fn a_client_that_leaves_before_it_is_told_takes_the_failure_from_nobody() {
     let (setup, [one, other]) = written_by_two();
     let answer = begin(&setup, one);

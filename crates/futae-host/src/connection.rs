@@ -86,19 +86,22 @@ pub(crate) fn serve(
         if !place.begin(&export.name, demotes, &limits) {
             return Err(End::Gone);
         }
+        // A failed flush of another client that follows the result concerns this client, too.
+        let joined = JoinedClient::join(&export.engine, export.volume);
         // The client learns the result only now.
         greeter.send()?;
-        Ok(agreed)
+        Ok((agreed, joined))
     });
+    let (agreed, joined) = match agreed {
+        Ok(both) => both,
+        Err(end) => return end,
+    };
     let Agreed {
         negotiated,
         entry,
         tenant,
         names,
-    } = match agreed {
-        Ok(agreed) => agreed,
-        Err(end) => return end,
-    };
+    } = agreed;
     // The export may have been removed meanwhile. A connection that finds it here began before its
     // removal, which waits for the connection.
     if !tenant.still_has(&entry) {
@@ -113,6 +116,7 @@ pub(crate) fn serve(
     };
     let resumed = Resumed {
         entry,
+        joined,
         rules: RequestRules::new(&negotiated),
         names,
         unread,
@@ -123,6 +127,8 @@ pub(crate) fn serve(
 /// A client whose handshake is over.
 pub(crate) struct Resumed {
     pub(crate) entry: Entry,
+    /// The client, as the cache of the export knows it.
+    pub(crate) joined: JoinedClient,
     pub(crate) rules: RequestRules,
     /// The names that it has proved over TLS.
     pub(crate) names: Vec<String>,
@@ -172,6 +178,7 @@ fn transmit(
     let link = &place.link;
     let Resumed {
         entry,
+        joined,
         rules,
         names,
         unread,
@@ -191,7 +198,6 @@ fn transmit(
         format!(" as {:?}", names.join(", "))
     };
     debug!(%peer, export = name, "client {peer} opened export {name}{names}");
-    let joined = JoinedClient::join(&export.engine, export.volume);
     let session = Session {
         engine: Arc::clone(&export.engine),
         volume: export.volume,

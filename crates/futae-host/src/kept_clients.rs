@@ -16,6 +16,7 @@ use crate::peer::Peer;
 use crate::registry::Place;
 use crate::server::{Server, StopReport};
 use crate::tenant::Tenant;
+use futae_engine::JoinedClient;
 pub(crate) use parting::Parting;
 pub(crate) use record::Record;
 pub use record::{KeptClient, RecordError};
@@ -84,7 +85,9 @@ impl Server {
             // The server may stop before its thread has begun.
             place.link.parts();
         }
+        let export = &entry.export;
         let resumed = Resumed {
+            joined: JoinedClient::join(&export.engine, export.volume),
             entry,
             rules: record.rules(),
             names: Vec::new(),

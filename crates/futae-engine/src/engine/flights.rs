@@ -170,6 +170,8 @@ pub struct Flush {
     pub left: u64,
     /// The first failure that it has to report.
     pub error: Option<IoError>,
+    /// When it began, in the time of [`Losses::now`](super::losses::Losses::now).
+    pub begun: u64,
     pub kind: FlushKind,
 }
 

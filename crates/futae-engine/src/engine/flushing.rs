@@ -49,12 +49,14 @@ impl State {
         if self.writes_back() {
             return self.flush_dirty(volume, done, kind, effects);
         }
+        let begun = self.losses(volume).now();
         let key = self.flushes.insert(Flush {
             volume,
             done,
             stamp: 0,
             left: 0,
             error: None,
+            begun,
             kind,
         });
         self.go_on_with_flush(key, effects);
@@ -98,7 +100,7 @@ impl State {
         let flush = self.flushes.remove(key);
         self.note_flushed(flush.volume, &result);
         let untold = match flush.kind {
-            FlushKind::OfClient(client) => self.losses(flush.volume).take(client),
+            FlushKind::OfClient(client) => self.losses(flush.volume).take(client, flush.begun),
             FlushKind::Own | FlushKind::Settle => None,
         };
         self.end_flush_turn(flush.volume, effects);

@@ -2,7 +2,8 @@
 //!
 //! A store reports lost data once, by one failed flush, and the data may be that of any client. Each client that is connected
 //! therefore learns of the failure, once, by its next flush, as each open file does in Linux (`errseq_t`). A client that connects
-//! later learns of it only if no client has.
+//! later learns of it only if no client has. The flushes that a client had under way when it was told fail, too: in whatever order
+//! their answers arrive, none of them says that its writes are safe.
 //!
 //! A client can leave before it learns of its failure, and may have connected again before it is seen to have left. Then those
 //! that connected after it learn of the failure.
@@ -18,6 +19,8 @@ pub struct Losses {
     error: Option<IoError>,
     /// `Some(n)`: no client with a number above n has been told of the last failure. Clients that connect meanwhile will be told.
     unheard: Option<u64>,
+    /// How many times a connected client was told of a failure.
+    tellings: u64,
     /// The connected clients.
     clients: HashMap<ClientId, Client>,
     /// The number of the client that connected last.
@@ -39,8 +42,8 @@ enum News {
     None,
     /// Its next flush fails.
     Owed,
-    /// It has been told.
-    Told,
+    /// It has been told, as this one of all [`Losses::tellings`].
+    Told(u64),
 }
 
 impl Losses {
@@ -84,7 +87,7 @@ impl Losses {
         let leaving = self.clients.get(&leaving);
         let number = leaving.map_or(self.joined, |client| client.number);
         for client in self.clients.values_mut() {
-            let knows = is_last && client.news == News::Told;
+            let knows = is_last && matches!(client.news, News::Told(_));
             if client.number > number && !knows {
                 client.news = News::Owed;
             }
@@ -94,15 +97,25 @@ impl Losses {
         self.unheard = self.unheard.max(Some(number.max(heard)));
     }
 
-    /// Returns the failure with which this client's flush must end, if there is one. A client that has not connected, as that of
-    /// a mount, learns of what no other client has been told.
-    pub fn take(&mut self, client: ClientId) -> Option<IoError> {
+    /// The time at which a flush begins, for [`Self::take`].
+    pub fn now(&self) -> u64 {
+        self.tellings
+    }
+
+    /// Returns the failure with which this client's flush, which began at a time, must end, if there is one. A client that has not
+    /// connected, as that of a mount, learns of what no other client has been told.
+    pub fn take(&mut self, client: ClientId, begun: u64) -> Option<IoError> {
         let (is_news, number) = match self.clients.get_mut(&client) {
             Some(client) => {
-                let is_news = client.news == News::Owed;
-                if is_news {
-                    client.news = News::Told;
-                }
+                let is_news = match client.news {
+                    News::None => false,
+                    News::Owed => {
+                        self.tellings += 1;
+                        client.news = News::Told(self.tellings);
+                        true
+                    }
+                    News::Told(telling) => begun < telling,
+                };
                 (is_news, client.number)
             }
             None => (self.is_unheard(), u64::MAX),
@@ -148,7 +161,8 @@ mod tests {
     }
 
     fn told(losses: &mut Losses, client: ClientId) -> Option<String> {
-        losses.take(client).map(|error| error.to_string())
+        let now = losses.now();
+        losses.take(client, now).map(|error| error.to_string())
     }
 
     #[test]
@@ -168,6 +182,21 @@ mod tests {
             assert_eq!(told(&mut losses, client).as_deref(), Some("two"));
             assert_eq!(told(&mut losses, client), None);
         }
+    }
+
+    #[test]
+    fn flushes_that_a_client_had_under_way_when_it_was_told_fail_too() {
+        let mut losses = both();
+        losses.note(&error("zero"));
+        assert!(told(&mut losses, B).is_some());
+        let begun = losses.now();
+        losses.note(&error("one"));
+        for _ in 0..2 {
+            let text = losses.take(A, begun).map(|error| error.to_string());
+            assert_eq!(text.as_deref(), Some("one"));
+        }
+        assert_eq!(told(&mut losses, A), None, "it began later");
+        assert!(losses.are_owed_to(B));
     }
 
     #[test]
@@ -191,7 +220,7 @@ mod tests {
         let mut losses = both();
         let failure = error("one");
         losses.note(&failure);
-        assert!(losses.take(A).is_some() && losses.take(B).is_some());
+        assert!(told(&mut losses, A).is_some() && told(&mut losses, B).is_some());
         losses.pass_on(A, &failure);
         losses.leave(A);
         assert_eq!(told(&mut losses, B), None, "it has been told");
@@ -208,7 +237,7 @@ mod tests {
         let mut losses = both();
         let failure = error("one");
         losses.note(&failure);
-        assert!(losses.take(A).is_some() && losses.take(B).is_some());
+        assert!(told(&mut losses, A).is_some() && told(&mut losses, B).is_some());
         losses.join(LATE);
         losses.pass_on(A, &failure);
         assert!(losses.are_owed_to(LATE) && !losses.are_owed_to(B));
@@ -224,7 +253,7 @@ mod tests {
         let failure = error("one");
         losses.note(&failure);
         for client in [A, B, LATE] {
-            assert!(losses.take(client).is_some());
+            assert!(told(&mut losses, client).is_some());
         }
         losses.pass_on(LATE, &failure);
         losses.leave(LATE);

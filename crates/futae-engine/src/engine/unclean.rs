@@ -69,7 +69,7 @@ impl State {
         let error = IoError::new(IoErrorKind::Store, &*loss);
         let losses = self.losses(volume);
         losses.note(&error);
-        losses.take(client)
+        losses.take(client, losses.now())
     }
 
     /// Starts to remove the marks of volumes that have been clean for a while, after a flush.

@@ -17,6 +17,7 @@ impl State {
         kind: FlushKind,
         effects: &mut Effects,
     ) {
+        let begun = self.losses(volume).now();
         let dirt = self.dirt_mut(volume);
         let flush = Flush {
             volume,
@@ -28,6 +29,7 @@ impl State {
                 FlushKind::Own => None,
                 FlushKind::OfClient(_) | FlushKind::Settle => dirt.error.take(),
             },
+            begun,
             kind,
         };
         dirt.hurry();
