@@ -41,8 +41,8 @@ pub struct Driver {
     connections: u64,
     has_faults: bool,
     is_ending: bool,
-    /// Volumes on which a FLUSH was under way when the server ended.
-    unanswered: Vec<usize>,
+    /// Volumes on which a FLUSH was under way when the server ended, and when its connection was made.
+    unanswered: Vec<(usize, u64)>,
 }
 
 impl Driver {
@@ -193,6 +193,8 @@ impl Driver {
                 EXPORTS[volume], client.export.size_bytes
             ));
         }
+        self.log
+            .add(self.now, id, volume, 0, 0, "connects".to_owned());
         self.seats[seat] = Some(Connection::new((id, self.now), client, volume, block_bytes));
         self.counts.reconnects += 1;
         Ok(())
@@ -207,7 +209,7 @@ impl Driver {
         if let Some(one) = self.seats[seat].take()
             && one.is_flushing()
         {
-            self.volumes[one.volume].perhaps_reported();
+            self.volumes[one.volume].perhaps_reported(one.connected);
         }
         Ok(())
     }
@@ -427,10 +429,12 @@ impl Driver {
         }
         if !is_kill && !ended.status.success() {
             // The end itself has said what could not be written.
-            self.volumes.iter_mut().for_each(Volume::perhaps_reported);
+            for volume in &mut self.volumes {
+                volume.perhaps_reported(self.now);
+            }
         }
-        for volume in self.unanswered.drain(..) {
-            self.volumes[volume].perhaps_reported();
+        for (volume, connected) in self.unanswered.drain(..) {
+            self.volumes[volume].perhaps_reported(connected);
         }
         Ok(())
     }

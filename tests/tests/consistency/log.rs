@@ -70,6 +70,25 @@ impl Log {
         all.reverse();
         all.iter().map(|event| format!("\n  {event}")).collect()
     }
+
+    /// The last events of a volume by which lost writes are told.
+    pub fn flushes(&self, volume: usize) -> String {
+        let tells = |event: &&Event| {
+            let is_flush = ["Flush", "FUA", "connects"]
+                .iter()
+                .any(|word| event.what.contains(word));
+            event.volume == volume && (event.connection == 0 || is_flush)
+        };
+        let mut all: Vec<_> = self
+            .events
+            .iter()
+            .rev()
+            .filter(tells)
+            .take(2 * SHOWN)
+            .collect();
+        all.reverse();
+        all.iter().map(|event| format!("\n  {event}")).collect()
+    }
 }
 
 impl fmt::Display for Event {

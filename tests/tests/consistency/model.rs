@@ -311,11 +311,11 @@ impl Volume {
         if self.owes_failure {
             self.owes_failure = false;
             self.lost = 0;
-            self.reports = Reports::begin(issue, now, by, has_faults);
+            self.reports.begin(issue, now, by, has_faults);
             self.forgive();
             return Ok(());
         }
-        if !self.reports.allow(issue, by) && !has_faults {
+        if !self.reports.allow(issue, now, by) && !has_faults {
             return Err(
                 "it failed, though no store has failed and no lost write is left to report"
                     .to_owned(),
@@ -335,9 +335,10 @@ impl Volume {
         }
     }
 
-    /// A FLUSH or a FUA will never be answered; whether it failed is not known.
-    pub fn perhaps_reported(&mut self) {
+    /// A FLUSH or a FUA of a connection that was made at a time will never be answered; whether it failed is not known.
+    pub fn perhaps_reported(&mut self, connected: u64) {
         self.is_excused = true;
+        self.reports.go(connected);
     }
 
     fn is_strict(&self) -> bool {
@@ -352,7 +353,8 @@ impl Volume {
     /// The server has ended, by itself or killed: what was not answered by now never will be.
     pub fn server_ended(&mut self, now: u64, was_killed: bool) {
         // Also if all was flushed: that a server had no unwritten data is written down some time later.
-        self.owes_failure |= self.writes_back && was_killed;
+        // A failure that could not be told is told after the end.
+        self.owes_failure |= self.writes_back && (was_killed || self.is_excused);
         for candidates in &mut self.sectors {
             candidates.retain(|one| one.stable);
             let is_alone = candidates.len() == 1;

@@ -65,6 +65,18 @@ fn stale_torn_and_lost_sectors_are_recognised() {
     assert!(volume.flushed(49, second, true).is_ok());
     assert!(volume.reported(49, 49, late, false).is_err());
     assert!(volume.flushed(49, late, true).is_ok());
+    // A FLUSH that was under way when another one of its connection failed may fail; and a connection may be told in place of an
+    // older one that went away, once.
+    assert!(volume.reported(47, 49, second, false).is_ok());
+    assert!(volume.reported(50, 50, late, false).is_err());
+    volume.perhaps_reported(late.connected + 1);
+    assert!(volume.reported(51, 51, second, false).is_err());
+    let later = Caller {
+        connection: 4,
+        connected: 48,
+    };
+    assert!(volume.reported(51, 51, later, false).is_ok());
+    assert!(volume.reported(52, 52, later, false).is_err());
     // What is flushed is there.
     volume.begin(50, 50, at, SECTOR, 7, Some(&written(50)));
     volume.end(50, 51, at, SECTOR, done, HORIZON);

@@ -26,7 +26,7 @@ impl Driver {
                     && let Some(one) = self.seats[seat].take()
                     && one.is_flushing()
                 {
-                    self.unanswered.push(one.volume);
+                    self.unanswered.push((one.volume, one.connected));
                 }
                 return Ok(());
             }
@@ -50,7 +50,8 @@ impl Driver {
             .as_ref()
             .err()
             .map_or("ends".to_owned(), |error| format!("fails: {error}"));
-        let what = format!("{:?} {cookie} {how}", pending.kind);
+        let fua = if pending.fua { " with FUA" } else { "" };
+        let what = format!("{:?}{fua} {cookie} {how}", pending.kind);
         self.log.add(
             self.now,
             connection,
@@ -135,13 +136,7 @@ impl Driver {
                     .filter(|one| one.volume == volume)
                     .any(Connection::is_flushing);
                 let flushed = self.volumes[volume].flushed(op, caller, is_alone);
-                flushed.map_err(|problem| {
-                    format!(
-                        "{problem}\n{}: {}",
-                        EXPORTS[volume],
-                        self.log.history(volume, 0)
-                    )
-                })?;
+                flushed.map_err(|problem| self.flush_problem(volume, &problem))?;
             }
             _ => {}
         }
@@ -167,7 +162,8 @@ impl Driver {
         if pending.kind == Kind::Flush || pending.fua {
             let before = self.volumes[volume].owes_failure();
             if let Some(one) = &self.seats[seat] {
-                self.volumes[volume].reported(op, self.now, one.caller(), is_remote)?;
+                let reported = self.volumes[volume].reported(op, self.now, one.caller(), is_remote);
+                reported.map_err(|problem| self.flush_problem(volume, &problem))?;
             }
             self.counts.lost_flushes += u64::from(before);
             return Ok(());
@@ -179,6 +175,15 @@ impl Driver {
             "{:?} failed without a reason: {error}",
             pending.kind
         ))
+    }
+
+    /// What is wrong with how a FLUSH ended, and all that had told of lost writes before.
+    fn flush_problem(&self, volume: usize, problem: &str) -> String {
+        format!(
+            "{problem}\n{}: {}",
+            EXPORTS[volume],
+            self.log.flushes(volume)
+        )
     }
 
     /// Everybody else's right to demote to the volume is gone, if the
