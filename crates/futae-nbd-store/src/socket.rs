@@ -1,9 +1,11 @@
 //! One connected socket, unix or TCP.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -37,7 +39,7 @@ impl Socket {
             }
             Transport::Tcp { host, port } => {
                 let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-                let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+                let addresses = addresses(host, *port, deadline)?;
                 for (others, address) in (1..=addresses.len() as u32).rev().zip(addresses) {
                     match TcpStream::connect_timeout(&address, left(deadline)? / others) {
                         Ok(stream) => {
@@ -150,6 +152,34 @@ impl Write for Timed<'_> {
     }
 }
 
+/// The addresses of a host, if they are known before `deadline`.
+fn addresses(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![(address, port).into()]);
+    }
+    let of = (host.to_owned(), port);
+    let found = until(deadline, move || Ok(of.to_socket_addrs()?.collect()));
+    found.unwrap_or_else(|| {
+        let problem = format!("no name server told the address of {host} in time");
+        Err(io::Error::other(problem))
+    })
+}
+
+/// What `work` returns, on a thread of its own, if it does so before `deadline`. The C library asks each name server several
+/// times, for half a minute and longer if none answers, and cannot be interrupted.
+fn until<T: Send + 'static>(
+    deadline: Instant,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Option<io::Result<T>> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let name = thread::Builder::new().name("futae-nbd-name".into());
+    // If the send fails, nobody waits any longer.
+    match name.spawn(move || drop(sender.send(work()))) {
+        Ok(_) => receiver.recv_timeout(left(deadline).ok()?).ok(),
+        Err(error) => Some(Err(error)),
+    }
+}
+
 /// The time until a deadline, or that it is over.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
@@ -196,5 +226,34 @@ impl Write for Socket {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deadline() -> Instant {
+        Instant::now() + Duration::from_millis(50)
+    }
+
+    #[test]
+    fn an_address_that_nobody_tells_is_not_waited_for_for_ever() {
+        let (silent, asked) = mpsc::channel::<()>();
+        let found = until(deadline(), move || {
+            let _ = asked.recv();
+            Ok(())
+        });
+        assert!(found.is_none());
+        drop(silent);
+    }
+
+    #[test]
+    fn addresses_are_found_by_number_and_by_name() {
+        let later = Instant::now() + Duration::from_secs(60);
+        let found = |host| addresses(host, 7, later).expect("found");
+        assert_eq!(found("127.0.0.2"), ["127.0.0.2:7".parse().expect("one")]);
+        assert_eq!(found("::1"), ["[::1]:7".parse().expect("one")]);
+        assert!(found("localhost").iter().all(|it| it.ip().is_loopback()));
     }
 }
