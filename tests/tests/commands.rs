@@ -252,9 +252,19 @@ fn a_reader_that_has_read_enough_is_no_failure() {
     let trace = Trace::new("a.csv");
     let data = trace.directory.path().join("data");
     let load = ["load", text(&data), "--create", "--file-size", "64KiB"];
+    let sim = ["sim", trace.text(), "--policy", "lru", "--sizes", "50%"];
     for arguments in [
         &["trace", "info", trace.text()][..],
         &["trace", "head", trace.text()],
+        &[
+            "trace",
+            "convert",
+            trace.text(),
+            "/dev/stdout",
+            "--to",
+            "csv",
+        ],
+        &[&sim[..], &["--report", "/dev/stdout"]].concat(),
         &["policies"],
         &["paper", "list"],
         &["paper", "list", "--json"],

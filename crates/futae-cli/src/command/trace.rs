@@ -106,6 +106,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
+/// An error of the output. That of a pipe whose reader has closed it is told from the errors of the input.
+fn of_output(error: TraceError) -> Failure {
+    match error.kind {
+        TraceErrorKind::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Failure::Failed(error.into())
+        }
+        _ => error.into(),
+    }
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -376,7 +386,7 @@ fn convert(args: &ConvertArgs) -> Result<(), Failure> {
     let create = |options: &WriteOptions| {
         TraceWriter::create(&args.out, options).map_err(|e| match e.kind {
             TraceErrorKind::Unwritable { .. } => Failure::usage(e),
-            _ => Failure::from(e),
+            _ => of_output(e),
         })
     };
     // The first request shows what the trace has besides.
@@ -391,11 +401,13 @@ fn convert(args: &ConvertArgs) -> Result<(), Failure> {
             Some(writer) => writer,
             none => none.insert(create(&options)?),
         };
-        Ok(writer.write_noted(request, noted, volumes)?)
+        writer
+            .write_noted(request, noted, volumes)
+            .map_err(of_output)
     })?;
     let writer = writer.map_or_else(|| create(&options), Ok)?;
     let records = writer.records();
-    writer.finish()?;
+    writer.finish().map_err(of_output)?;
     drop(progress);
     if input.skipped() > 0 {
         let skipped = count(input.skipped());

@@ -1,7 +1,7 @@
 //! Where an output goes: what its name stands for, and a file that is whole under its name or not there.
 
 use std::fs::{self, File, Metadata, Permissions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -71,14 +71,17 @@ impl Destination {
         }
     }
 
-    /// Writes all of the output, in place of a file that may be there.
+    /// Writes all of the output, in place of a file that may be there. The reader of a pipe may have read enough before the end.
     ///
     /// # Errors
     ///
     /// It cannot be written. A file that was there is then as it was.
     pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let (mut file, name) = self.begin()?;
-        file.write_all(bytes)?;
+        match file.write_all(bytes) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
         name.map_or(Ok(()), Name::give)
     }
 
