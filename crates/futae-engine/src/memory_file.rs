@@ -23,7 +23,7 @@ use map::Words;
 use map::frames as map_frames;
 use memmap2::MmapMut;
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -163,7 +163,7 @@ impl MemoryFile {
             file.set_len(layout.file_bytes(slots)).map_err(failed)?;
         }
         let head_bytes = layout.head_bytes() as u64;
-        allocate(&file, path, 0, head_bytes)?;
+        take(&file, 0, head_bytes).map_err(|errno| no_room(path, head_bytes, errno))?;
         let head = Words::map(&file, 0, layout.head_bytes()).map_err(failed)?;
         head.at(header::BLOCK_BYTES).store(block_bytes, Relaxed);
         Ok(Self {
@@ -254,8 +254,7 @@ impl MemoryFile {
         let bytes = self.layout.file_bytes(end).saturating_sub(from);
         if bytes > 0 {
             let left = self.layout.file_bytes(slots) - from;
-            fallocate(&self.file, FallocateFlags::empty(), from, bytes)
-                .map_err(|errno| no_room(&self.path, left, errno))?;
+            take(&self.file, from, bytes).map_err(|errno| no_room(&self.path, left, errno))?;
         }
         self.filled = self.filled.max(end);
         Ok(self.filled >= slots)
@@ -306,7 +305,7 @@ impl MemoryFile {
         let bytes = self.layout.frame_bytes as u64;
         for (filled, &slot) in slots.iter().enumerate() {
             let at = self.frame_at(slot);
-            if let Err(errno) = fallocate(&self.file, FallocateFlags::empty(), at, bytes) {
+            if let Err(errno) = take(&self.file, at, bytes) {
                 slots[..filled].iter().for_each(|&slot| self.release(slot));
                 return Err(no_room(&self.path, slots.len() as u64 * bytes, errno));
             }
@@ -319,7 +318,7 @@ impl MemoryFile {
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let (at, bytes) = (self.frame_at(slot), self.layout.frame_bytes as u64);
         // If this fails, the frame keeps its memory; no data is lost.
-        let _ = fallocate(&self.file, mode, at, bytes);
+        let _ = retry_on_intr(|| fallocate(&self.file, mode, at, bytes));
     }
 
     /// Returns the memory of the frames from `from` on to the kernel, of at most `most` of them; none was ever used. Returns
@@ -449,10 +448,10 @@ fn is_ours(head: &Words, block_bytes: u64, length: u64, layout: &Layout) -> Resu
     Ok(())
 }
 
-/// Allocates memory for a part of the file, so that no later access to it fails.
-fn allocate(file: &File, path: &Path, from: u64, bytes: u64) -> Result<(), SetupError> {
-    let taken = fallocate(file, FallocateFlags::empty(), from, bytes);
-    taken.map_err(|errno| no_room(path, bytes, errno))
+/// Allocates memory for a part of the file, so that no later access to it fails. A signal interrupts that on hugetlbfs, and on
+/// tmpfs before Linux 6.8: a stop by a debugger or a container's pause, for example.
+fn take(file: &File, from: u64, bytes: u64) -> Result<(), Errno> {
+    retry_on_intr(|| fallocate(file, FallocateFlags::empty(), from, bytes))
 }
 
 fn no_room(path: &Path, bytes: u64, errno: Errno) -> SetupError {
