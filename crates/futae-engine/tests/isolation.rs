@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{BLOCK, ManualStore, Setup, initial, setup, setup_writing, take, write};
+use common::{BLOCK, ManualStore, Setup, initial, setup, setup_of, setup_writing, take, write};
 use futae_engine::{
     ClientId, Demotion, Engine, Extent, IoBuf, OnEviction, Operation, Request, Store,
     StoreOperation, WriteBackOptions,
@@ -258,6 +258,32 @@ fn notices_go_on_by_themselves_and_are_answered_by_what_they_read() {
         initial(1000 * BLOCK)
     );
     assert_eq!(setup.store.get(|inside| inside.reads.len()), reads);
+    setup.engine.audit();
+}
+
+/// The memory of a frame is given back under the lock, and a large frame takes longer.
+#[test]
+fn a_cache_of_large_blocks_shrinks_in_steps_of_bounded_bytes() {
+    const LARGE: u64 = 1 << 20;
+    const BLOCKS: u64 = 24;
+    let setup = setup_of(
+        LARGE,
+        "lru",
+        BLOCKS as u32,
+        BLOCKS * LARGE,
+        OnEviction::None,
+    );
+    let client = setup.engine.join(setup.volume);
+    for block in 0..BLOCKS {
+        let read = Operation::Read {
+            offset: block * LARGE,
+            length: LARGE,
+        };
+        take(&setup.start(client, 0, read));
+    }
+    assert_eq!(longest_step(&setup), (1, BLOCKS));
+    setup.engine.resize(1).expect("smaller");
+    assert_eq!(longest_step(&setup), (4, 1), "4 MiB");
     setup.engine.audit();
 }
 

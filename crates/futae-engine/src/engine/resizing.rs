@@ -4,13 +4,8 @@ use super::effects::Effects;
 use super::front::Engine;
 use super::sizing::{Sizing, check_memory};
 use super::state::State;
-use super::steps::STEP_BLOCKS;
 use crate::SetupError;
 use std::sync::{Arc, PoisonError};
-
-/// The largest number of blocks that one step of a shrink evicts, so that other requests are not
-/// delayed.
-const SHRINK_STEP_BLOCKS: u32 = STEP_BLOCKS as u32;
 
 impl Engine {
     /// Changes the number of slots. The lower level learns of evicted blocks as usual; the memory
@@ -27,7 +22,7 @@ impl Engine {
         check_memory(u64::from(capacity_blocks) * self.block_bytes, &*self.world)?;
         self.check_keeper(capacity_blocks)?;
         if let Err(error) = self.reserve(capacity_blocks) {
-            while !self.quiet_step(|state| state.strip(SHRINK_STEP_BLOCKS)) {
+            while !self.quiet_step(|state| state.strip(state.steps.most() as u32)) {
                 self.state.give_way();
             }
             return Err(error);
@@ -107,7 +102,10 @@ impl Engine {
         if left == before {
             return;
         }
-        while !self.act(|state, effects| state.resize_step(left, SHRINK_STEP_BLOCKS, effects)) {
+        let step = |state: &mut State, effects: &mut Effects| {
+            state.resize_step(left, state.steps.most() as u32, effects)
+        };
+        while !self.act(step) {
             self.state.give_way();
         }
     }
