@@ -35,6 +35,7 @@ mod joint;
 mod keeper;
 mod kept;
 mod lengthening;
+mod line;
 mod loading;
 mod loads;
 mod lock_turns;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Answer, BLOCK, Setup, initial, setup, take, write};
-use futae_engine::{ClientId, OnEviction};
+use futae_engine::{ClientId, OnEviction, Operation};
 use futae_policy::Prng;
 
 fn started(slots: u32) -> (Setup, ClientId) {
@@ -135,5 +135,89 @@ fn a_part_of_a_block_updates_a_resident_copy_and_goes_around_the_cache_otherwise
         assert_eq!([511, 512, 1023, 1024].map(|at| data[at]), wanted);
         assert_eq!(reads() - before, more, "block {block}");
     }
+    setup.engine.audit();
+}
+
+/// What waits for one of two blocks after the other, while there is always somebody who uses the other one.
+#[test]
+fn what_waits_for_several_blocks_is_not_overtaken_for_ever() {
+    let both = |operation: &str| match operation {
+        "read" => Operation::Read {
+            offset: 0,
+            length: 2 * BLOCK,
+        },
+        "write" => write(0, &[5; 2 * BLOCK as usize]),
+        _ => Operation::Trim {
+            offset: 0,
+            length: 2 * BLOCK,
+        },
+    };
+    for (waits, others) in [
+        ("read", "writes"),
+        ("write", "writes"),
+        ("trim", "writes"),
+        ("write", "reads"),
+        ("trim", "reads"),
+    ] {
+        let (setup, client) = started(1);
+        setup.store.set(|inside| inside.hold = true);
+        let other = |block: u64| match others {
+            "writes" => write(block * BLOCK, &[9; BLOCK as usize]),
+            // The other block has left the only slot.
+            _ => setup.read(block, 1),
+        };
+        let mut started = vec![setup.start(client, 0, other(0))];
+        let waiting = setup.start(client, 0, both(waits));
+        let mut overtaken = 0;
+        let is_answered = (1..200).any(|round| {
+            started.push(setup.start(client, 0, other(round % 2)));
+            let before = held(&setup);
+            setup.store.release(0, false);
+            overtaken += u32::from(before == 2);
+            take(&waiting).is_some()
+        });
+        assert!(is_answered, "{waits}: overtaken by {overtaken} {others}");
+        setup.store.set(|inside| inside.hold = false);
+        setup.store.release_all();
+        for answer in &started {
+            take(answer).expect("answered").expect("carried out");
+        }
+        setup.engine.audit();
+    }
+}
+
+/// Requests of one to four blocks, always as many under way, by a store that takes them in order. If all others under way go
+/// before a request, one after the other, each of them has as many operations of the store before it at most.
+#[test]
+fn no_request_waits_for_many_that_came_after_it() {
+    const DEPTH: usize = 12;
+    const BLOCKS: u64 = 12;
+    let mut prng = Prng::new(3);
+    let (setup, client) = started(4);
+    setup.store.set(|inside| inside.hold = true);
+    let mut under_way: Vec<(usize, Answer)> = Vec::new();
+    let mut longest = 0;
+    for round in 0..20_000 {
+        while under_way.len() < DEPTH {
+            let blocks = 1 + prng.below(4);
+            let first = prng.below(BLOCKS - blocks + 1);
+            let operation = match prng.below(3) {
+                0 => setup.read(first, blocks),
+                _ => write(first * BLOCK, &vec![7; (blocks * BLOCK) as usize]),
+            };
+            under_way.push((round, setup.start(client, 0, operation)));
+        }
+        if held(&setup) > 0 {
+            setup.store.release(0, false);
+        }
+        under_way.retain(|(begun, answer)| {
+            let is_ended = take(answer).is_some();
+            if is_ended {
+                longest = longest.max(round - begun);
+            }
+            !is_ended
+        });
+    }
+    assert!(longest < DEPTH * DEPTH, "{longest} operations of the store");
     setup.engine.audit();
 }

@@ -4,6 +4,7 @@
 use super::effects::Effects;
 use super::flights::{Content, Run, Span, Write};
 use super::front::Engine;
+use super::line::Awaited;
 use super::rest::{Rest, Waiting};
 use super::state::State;
 use crate::request::{Change, Granted};
@@ -152,11 +153,14 @@ impl State {
             None => (change.offset, change.offset.saturating_add(change.length)),
         };
         let blocks = self.in_blocks(volume, offset, offset, end);
+        if let Some(first) = self.under_way.line.over(&blocks) {
+            return self.under_way.wait_behind(first, request);
+        }
         if let Some(key) = self.under_way.write_over(&blocks) {
-            return self.under_way.wait_for_write(key, request);
+            return self.under_way.wait(Awaited::Write(key), blocks, request);
         }
         if let Some(key) = self.under_way.flight_over(&blocks) {
-            return self.under_way.flights[key].parked.push(request);
+            return self.under_way.wait(Awaited::Flight(key), blocks, request);
         }
         let Operation::Change(change) = request.operation else {
             return;

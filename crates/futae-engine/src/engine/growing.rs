@@ -10,6 +10,7 @@ use super::dirty_total::Room;
 use super::effects::Effects;
 use super::flights::{Content, Span, Write};
 use super::front::Engine;
+use super::line::Awaited;
 use super::rest::Deciding;
 use super::state::State;
 use super::volume::Volume;
@@ -67,6 +68,7 @@ impl State {
             || self.under_way.flight_over(&all).is_some()
             || self.under_way.write_over(&all).is_some()
             || self.under_way.run_over(&all).is_some()
+            || self.under_way.line.over(&all).is_some()
     }
 
     /// Frees the number of a volume for reuse. Does nothing while work is under way there, such as
@@ -155,11 +157,14 @@ impl State {
         }
         let size = self.volumes[volume].size_bytes;
         let blocks = self.in_blocks(span.volume, span.offset.min(size), span.offset, end);
+        if let Some(first) = self.under_way.line.over(&blocks) {
+            return self.under_way.wait_behind(first, request);
+        }
         if let Some(key) = self.under_way.write_over(&blocks) {
-            return self.under_way.wait_for_write(key, request);
+            return self.under_way.wait(Awaited::Write(key), blocks, request);
         }
         if let Some(key) = self.under_way.flight_over(&blocks) {
-            return self.under_way.flights[key].parked.push(request);
+            return self.under_way.wait(Awaited::Flight(key), blocks, request);
         }
         if let Operation::Write { fua: false, .. } = request.operation
             && end <= size
@@ -171,7 +176,7 @@ impl State {
             }
         }
         if let Some(key) = self.under_way.run_over(&blocks) {
-            return self.under_way.runs[key].parked.push(request);
+            return self.under_way.wait(Awaited::Run(key), blocks, request);
         }
         let (Operation::Write { data, fua, .. } | Operation::Append { data, fua }) =
             request.operation

@@ -3,6 +3,7 @@
 use super::effects::Effects;
 use super::flights::{Background, Flight, Span, WaitingRead};
 use super::frames::Frame;
+use super::line::Awaited;
 use super::options::OnEviction;
 use super::state::State;
 use super::steps::STEP_BYTES;
@@ -30,15 +31,20 @@ impl State {
         if span.length == 0 {
             return effects.answer(request.done, Ok(IoBuf::new(0)));
         }
+        if let Some(first) = self.under_way.line.over(&span) {
+            return self.under_way.wait_behind(first, request);
+        }
         if let Some(key) = self.under_way.write_over(&span) {
-            return self.under_way.wait_for_write(key, request);
+            let blocks = self.widened(&span);
+            return self.under_way.wait(Awaited::Write(key), blocks, request);
         }
         let (first, end) = self.block_range(&span);
         if end - first > self.steps.most() {
             return self.read_in_parts(request, span, goes_on, effects);
         }
         if let Some(key) = self.outgrown_flight(&span) {
-            return self.under_way.flights[key].parked.push(request);
+            let blocks = self.widened(&span);
+            return self.under_way.wait(Awaited::Flight(key), blocks, request);
         }
         self.hear(end - first, effects);
         self.tally.bytes_read += span.length;

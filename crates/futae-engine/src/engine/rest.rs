@@ -14,6 +14,8 @@ pub enum Rest {
     Begin(Request),
     /// A request that has begun, and waited since; or a part of one.
     Decide(Request),
+    /// A request that is first in its range, by its key.
+    First(usize),
     /// The blocks of a write, before the store gets it.
     Write(Deciding),
     /// The blocks of a write that the store has answered.

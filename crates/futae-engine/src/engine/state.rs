@@ -170,7 +170,9 @@ impl State {
     /// Decides on one request; the work that follows goes into `effects`.
     pub fn begin(&mut self, request: Request, effects: &mut Effects) {
         self.record_request(&request);
+        self.under_way.is_new = true;
         self.decide(request, effects);
+        self.under_way.is_new = false;
     }
 
     /// As [`begin`](Self::begin), for a request that began before and had to wait.

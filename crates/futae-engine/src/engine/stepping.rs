@@ -60,6 +60,7 @@ impl State {
         match rest {
             Rest::Begin(request) => self.begin(request, effects),
             Rest::Decide(request) => self.decide(request, effects),
+            Rest::First(key) => self.go_on_first(key, effects),
             Rest::Write(deciding) => self.decide_write(deciding, effects),
             Rest::Written(ending) => self.end_write(ending, effects),
             Rest::Keep(keeping) => self.keep_on(keeping, effects),
@@ -118,6 +119,9 @@ impl Engine {
             state.preload(&mut effects);
             state.log_remarks();
             state.write_back_on(&mut effects);
+            for first in state.under_way.line.due() {
+                effects.later(Rest::First(first));
+            }
             state.steps.end();
             value
         };

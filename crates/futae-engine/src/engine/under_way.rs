@@ -1,11 +1,22 @@
 //! Work under way by range. A request that overlaps it has to wait, or gets its result.
 
 use super::flights::{Background, Flight, Run, Span, Write};
+use super::line::{Awaited, Line};
 use super::ranges::Ranges;
 use crate::Request;
 use futae_policy::BlockId;
 use hashbrown::HashMap;
 use slab::Slab;
+use std::collections::VecDeque;
+
+/// A queue in which a request waits.
+#[derive(Clone, Copy)]
+pub enum Queue {
+    /// Behind a write, by its key.
+    OfWrite(usize),
+    /// Behind a request that is first in its range, by its key.
+    OfFirst(usize),
+}
 
 /// Writes, reads that fill frames, and write-backs under way.
 #[derive(Default)]
@@ -15,8 +26,12 @@ pub struct UnderWay {
     pub flight_of: HashMap<BlockId, usize>,
     pub writes: Slab<Write>,
     pub runs: Slab<Run>,
-    /// The write that the last request waits for that began to wait for one, until somebody has taken note.
-    pub waits_for: Option<usize>,
+    /// The requests that no other one may overtake.
+    pub line: Line,
+    /// Whether the request that is decided on has just come: it has not waited yet.
+    pub is_new: bool,
+    /// The queue of the last request that began to wait in one, until somebody has taken note.
+    pub waits_in: Option<Queue>,
     write_ranges: Ranges,
     flight_ranges: Ranges,
     /// The piece of a large block that is being loaded; at most one, beside which whole blocks may
@@ -48,13 +63,40 @@ impl UnderWay {
     pub fn remove_write(&mut self, key: usize) -> Write {
         let write = self.writes.remove(key);
         self.write_ranges.remove(&write.blocks, key);
+        self.line.note_end(Awaited::Write(key));
         write
     }
 
-    /// A request waits until a write has ended.
-    pub fn wait_for_write(&mut self, key: usize, request: Request) {
-        self.writes[key].parked.push_back(request);
-        self.waits_for = Some(key);
+    /// A request waits until work under way in its range has ended. If it has waited before, no other one overtakes it from now
+    /// on.
+    pub fn wait(&mut self, awaited: Awaited, blocks: Span, request: Request) {
+        if !self.is_new {
+            let key = self.line.add(awaited, blocks, request);
+            self.waits_in = Some(Queue::OfFirst(key));
+            return;
+        }
+        match awaited {
+            Awaited::Write(key) => {
+                self.writes[key].parked.push_back(request);
+                self.waits_in = Some(Queue::OfWrite(key));
+            }
+            Awaited::Flight(key) => self.flights[key].parked.push(request),
+            Awaited::Run(key) => self.runs[key].parked.push(request),
+        }
+    }
+
+    /// A request waits until one that is first in a part of its range has begun.
+    pub fn wait_behind(&mut self, first: usize, request: Request) {
+        self.line.behind(first).push_back(request);
+        self.waits_in = Some(Queue::OfFirst(first));
+    }
+
+    /// The requests in a queue.
+    pub fn queue(&mut self, of: Queue) -> &mut VecDeque<Request> {
+        match of {
+            Queue::OfWrite(key) => &mut self.writes[key].parked,
+            Queue::OfFirst(key) => self.line.behind(key),
+        }
     }
 
     /// A write under way whose blocks overlap `span`.
@@ -84,6 +126,7 @@ impl UnderWay {
     /// A flight has ended; its blocks are no longer awaited.
     pub fn arrive(&mut self, key: usize) -> Flight {
         let flight = self.flights.remove(key);
+        self.line.note_end(Awaited::Flight(key));
         let Some(span) = flight.span else {
             return flight;
         };
@@ -153,6 +196,7 @@ impl UnderWay {
     /// A write-back has ended.
     pub fn remove_run(&mut self, key: usize) -> Run {
         let run = self.runs.remove(key);
+        self.line.note_end(Awaited::Run(key));
         let blocks = self.blocks_of_run(&run);
         self.run_ranges.remove(&blocks, key);
         run

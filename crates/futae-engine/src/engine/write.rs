@@ -5,9 +5,11 @@ use super::dirty_total::Room;
 use super::effects::Effects;
 use super::flights::{Content, Span, Write};
 use super::frames::Frame;
+use super::line::{Awaited, First};
 use super::rest::{Deciding, Ending, Rest};
 use super::state::State;
 use super::ticket::Ticket;
+use super::under_way::Queue;
 use super::verify::Macs;
 use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
@@ -26,11 +28,14 @@ impl State {
         let (first, end) = self.block_range(&span);
         let demotion_guard = &mut self.volumes[usize::from(span.volume.0)].demotion_guard;
         demotion_guard.note_write(request.client, request.sequence, first, end - first);
+        if let Some(first) = self.under_way.line.over(&blocks) {
+            return self.under_way.wait_behind(first, request);
+        }
         if let Some(key) = self.under_way.write_over(&blocks) {
-            return self.under_way.wait_for_write(key, request);
+            return self.under_way.wait(Awaited::Write(key), blocks, request);
         }
         if let Some(key) = self.under_way.flight_over(&blocks) {
-            return self.under_way.flights[key].parked.push(request);
+            return self.under_way.wait(Awaited::Flight(key), blocks, request);
         }
         if asks_for_stability(&request.operation)
             && let Some(error) = self.take_loss(request.client, span.volume, effects)
@@ -47,7 +52,7 @@ impl State {
             }
         }
         if let Some(key) = self.under_way.run_over(&blocks) {
-            return self.under_way.runs[key].parked.push(request);
+            return self.under_way.wait(Awaited::Run(key), blocks, request);
         }
         let Request {
             done, operation, ..
@@ -232,33 +237,50 @@ impl State {
     ) {
         let mut waiting = 0;
         while let Some(request) = parked.pop_front() {
-            self.under_way.waits_for = None;
+            self.under_way.waits_in = None;
             self.go_on_in_turn(request, effects);
-            let next = match self.under_way.waits_for {
-                Some(key) => {
+            let next = match self.under_way.waits_in {
+                Some(queue) => {
                     waiting += 1;
-                    (waiting >= WAITING_IN_A_ROW_MAX).then_some(key)
+                    (waiting >= WAITING_IN_A_ROW_MAX).then_some(queue)
                 }
                 None => {
                     waiting = 0;
                     let over = self.under_way.write_over(blocks);
-                    over.filter(|&key| {
+                    let over = over.filter(|&key| {
                         self.under_way.writes[key].blocks.overlap(blocks) == Some(*blocks)
-                    })
+                    });
+                    over.map(Queue::OfWrite)
                 }
             };
-            let Some(key) = next else { continue };
-            let next = &mut self.under_way.writes[key];
-            // The longer queue is not copied.
-            if next.parked.len() < parked.len() {
-                while let Some(first) = next.parked.pop_back() {
-                    parked.push_front(first);
-                }
-                next.parked = parked;
+            let Some(next) = next else { continue };
+            let next = self.under_way.queue(next);
+            // They go before those that are there, so that the turn of each comes nearer. The longer queue is not copied.
+            if next.len() < parked.len() {
+                parked.append(next);
+                *next = parked;
             } else {
-                next.parked.append(&mut parked);
+                while let Some(last) = parked.pop_back() {
+                    next.push_front(last);
+                }
             }
             return;
+        }
+    }
+
+    /// The work has ended for which a request waited that is first in its range. Either it begins now, and those behind it are
+    /// decided on; or it waits again, and they stay behind it.
+    pub fn go_on_first(&mut self, key: usize, effects: &mut Effects) {
+        let First {
+            request,
+            blocks,
+            mut behind,
+        } = self.under_way.line.take(key);
+        self.under_way.waits_in = None;
+        self.decide(request, effects);
+        match self.under_way.waits_in {
+            Some(queue) => self.under_way.queue(queue).append(&mut behind),
+            None => self.go_on_parked(&blocks, behind, effects),
         }
     }
 

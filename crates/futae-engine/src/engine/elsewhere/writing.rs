@@ -37,6 +37,7 @@ impl State {
             .chain(runs.flat_map(|(_, run)| &run.parked));
         let throttled = self.volumes.iter();
         let throttled = throttled.flat_map(|volume| &volume.dirt.throttled);
+        let parked = parked.chain(self.under_way.line.requests());
         parked.chain(throttled).filter_map(written).collect()
     }
 }
