@@ -82,6 +82,30 @@ fn a_recording_simulates_to_what_the_cache_did() {
         (&run["requests"], &run["writes"]),
         (&6000.into(), &wrote.into())
     );
+    // What clients asked for is in the trace, and not in the log.
+    let said = stage.stop_serve_that_may_say();
+    assert!(
+        said.contains("end-record") && !said.contains("\"requests\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn two_recordings_do_not_write_one_trace() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&["--cache", CACHE]);
+    let trace = stage.path("day.csv");
+    let first = record(&stage, &trace, &[]);
+    let control = text(&stage.control);
+    let more = ["--append", "--time", "1s"];
+    let second = run(&[&["record", control, "--out", text(&trace)], &more[..]].concat());
+    let said = String::from_utf8_lossy(&second.stderr);
+    let process = format!("(process {})", first.id());
+    assert!(said.contains(&process), "{said}");
+    ask(&stage, 1, 300);
+    assert_eq!(end(first)["requests"], 300, "the first goes on");
+    let lines = fs::read_to_string(&trace).expect("the trace");
+    assert_eq!(lines.lines().count(), 301);
 }
 
 #[test]
@@ -147,6 +171,67 @@ fn a_recording_ends_when_another_one_begins() {
     let facts: Value = serde_json::from_str(ended.lines.last().expect("a line")).expect("JSON");
     assert_eq!(facts["requests"], 500, "{facts}");
     assert_eq!(end(second)["requests"], 300, "all of those since it began");
+}
+
+#[test]
+fn a_recorder_that_was_held_up_takes_nothing_of_the_next_servers_recording() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&["--cache", CACHE]);
+    let traces = ["first.csv", "second.csv"].map(|name| stage.path(name));
+    let mut first = record(&stage, &traces[0], &[]);
+    first.hold_up();
+    stage.end_serve();
+    stage.serve(&["--cache", CACHE]);
+    let second = record(&stage, &traces[1], &[]);
+    first.go_on();
+    let ended = first.wait();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    ask(&stage, 1, 300);
+    assert_eq!(end(second)["requests"], 300);
+}
+
+/// The cache that is recorded is the only one at first.
+#[test]
+fn a_recording_goes_on_while_exports_come_and_go() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&["--cache", CACHE]);
+    let trace = stage.path("day.csv");
+    let running = record(&stage, &trace, &[]);
+    ask(&stage, 1, 200);
+    let [own, alike] = ["own.img", "alike.img"].map(|name| stage.path(name));
+    for image in [&own, &alike] {
+        let made = fs::File::create(image).and_then(|file| file.set_len(1 << 20));
+        made.expect("an image");
+    }
+    let facts = || -> Value {
+        let facts = fs::read(stage.path("day.csv.json")).expect("the facts");
+        serde_json::from_slice(&facts).expect("JSON")
+    };
+    let mut requests = 200;
+    for (order, asked) in [
+        (
+            format!(
+                "\"export-add\",\"export\":\"own={},share=100blocks\"",
+                text(&own)
+            ),
+            300,
+        ),
+        (
+            format!("\"export-add\",\"export\":\"alike={}\"", text(&alike)),
+            0,
+        ),
+        ("\"export-remove\",\"export\":\"own\"".to_owned(), 100),
+    ] {
+        let answer = stage.order(&format!("{{\"command\":{order}}}"));
+        assert!(answer["error"].is_null(), "{answer}");
+        ask(&stage, 2, asked);
+        requests += asked;
+        futae_testkit::wait::eventually("these are recorded", || {
+            facts()["cache_requests"] == requests
+        });
+    }
+    let facts = end(running);
+    assert_eq!(facts["requests"], requests, "{facts}");
 }
 
 /// The simulation takes each write for one of whole blocks, and a trace has no TRIM. Where a cache decided otherwise, the facts say how

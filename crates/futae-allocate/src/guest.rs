@@ -66,7 +66,8 @@ impl Activity {
         self.hits.saturating_add(self.misses)
     }
 
-    fn is_credible(&self) -> bool {
+    /// Whether a guest can have done that in a period.
+    pub(crate) fn is_credible(&self) -> bool {
         let pressure = self.pressure.unwrap_or(0.0);
         self.accesses() <= ACCESSES_MAX && (0.0..=1.0).contains(&pressure)
     }

@@ -33,7 +33,8 @@ impl Past {
     /// Whether something can be said of the guest at other sizes: by its curve, or since it did next to nothing.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        !self.curve.is_empty() || self.activity.accesses() < ACCESSES_MIN
+        let is_said = !self.curve.is_empty() || self.activity.accesses() < ACCESSES_MIN;
+        is_said && self.activity.is_credible()
     }
 }
 
@@ -157,6 +158,8 @@ impl Replay {
         let mut seen = Vec::new();
         for (at, &size) in sizes.iter().enumerate() {
             let past = past.get(at).and_then(Option::as_ref);
+            // A file may be damaged.
+            let past = past.filter(|past| past.activity.is_credible());
             let activity = past.map(|past| self.live(at, past, size));
             seen.push(Observation {
                 achieved: Some(size),
@@ -318,6 +321,22 @@ mod tests {
             curve_step: 32 * MIB,
             curve,
         })
+    }
+
+    #[test]
+    fn counts_that_no_guest_reaches_are_as_if_nothing_was_recorded() {
+        let mut replay = replay(Settings::Mrc(mrc::Settings::default()));
+        let good = || past(10_000, |_| 0.5);
+        for (hits, misses) in [(u64::MAX, 1), (1, u64::MAX), (1 << 63, 1 << 63)] {
+            let mut bad = past(10_000, |_| 0.5).expect("a guest");
+            (bad.activity.hits, bad.activity.misses) = (hits, misses);
+            assert!(!bad.is_known());
+            for _ in 0..2 {
+                replay.period(&[good(), Some(bad.clone())]);
+            }
+        }
+        let guests = replay.outcome().guests;
+        assert_eq!((guests[0].accesses, guests[1].accesses), (60_000, 0));
     }
 
     #[test]

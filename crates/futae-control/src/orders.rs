@@ -10,6 +10,9 @@ use tracing::{debug, info};
 /// The orders that only read, and come every second or more often: of `futae top` and `futae record`.
 const QUESTIONS: [&str; 2] = ["status", "recorded"];
 
+/// The orders whose answers say which blocks clients asked for, in up to some megabytes. The log leaves them out.
+const OF_DATA: [&str; 1] = ["end-record"];
+
 /// What is done for one command.
 type Obey = Box<dyn Fn(Value) -> Result<Value, String> + Send + Sync>;
 
@@ -79,6 +82,9 @@ impl Orders {
         let answer = obey(order);
         match &answer {
             _ if is_question => debug!("control socket: {name}"),
+            Ok(_) if OF_DATA.contains(name) => {
+                info!(order = name, "control socket: {name} {said}: done");
+            }
             Ok(done) => info!(order = name, "control socket: {name} {said}: {done}"),
             Err(problem) => info!(
                 order = name,

@@ -6,6 +6,7 @@ use futae_engine::{Engine, Recorded, RecordedPart};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 /// The arguments of `record`: begin to record.
@@ -46,27 +47,32 @@ impl Orders {
         cache_of: impl Fn(Option<&str>) -> Result<Arc<Engine>, String> + Clone + Send + Sync + 'static,
     ) -> Self {
         let (begun, ended) = (cache_of.clone(), cache_of.clone());
+        // A recorder that was held up while the server was started again has a number of the earlier server, and takes nothing from a
+        // recording that has begun since.
+        let first = RandomState::new().hash_one(()) >> 16;
+        let of_engine = move |recording: u64| recording.checked_sub(first).ok_or(ENDED);
         self.with("record", move |Record { export, sample }| {
             if !(sample > 0.0 && sample <= 1.0) {
                 return Err(format!("a sample is above 0 and at most 1, not {sample}"));
             }
             let number = begun(export.as_deref())?.begin_recording(sample);
-            Ok(json!({ "recording": number }))
+            Ok(json!({ "recording": first + number }))
         })
         .with("recorded", move |OfRecording { export, recording }| {
             let engine = cache_of(export.as_deref())?;
-            let part = engine.take_recorded(recording).ok_or(ENDED)?;
+            let part = engine.take_recorded(of_engine(recording)?).ok_or(ENDED)?;
             answer(&engine, &part)
         })
         .with("end-record", move |OfRecording { export, recording }| {
             let engine = ended(export.as_deref())?;
-            let rest = engine.end_recording(recording).ok_or(ENDED)?;
+            let rest = engine.end_recording(of_engine(recording)?).ok_or(ENDED)?;
             answer(&engine, &rest)
         })
     }
 }
 
-const ENDED: &str = "it is recorded no more: another futae record has begun since";
+const ENDED: &str =
+    "it is recorded no more: another futae record has begun since, or the server was started again";
 
 fn answer(engine: &Engine, part: &RecordedPart) -> Result<Value, String> {
     let line = |recorded: &Recorded| {

@@ -307,6 +307,15 @@ fn forecast(
         seed: args.seed,
         excess: facts.map_or(1.0, Facts::excess),
     };
+    // So many are left of a window by `weigh`, and of none there are no ratios.
+    let of_window = settled.amount.requests / windows;
+    if (of_window as f64) < settled.excess {
+        return Err(Failure::usage(format!(
+            "the sample has {} requests to count, which is too few: its blocks are requested {:.0} times as often as others; record for \
+             longer, or a larger --sample",
+            settled.amount.requests, settled.excess
+        )));
+    }
     let progress = Progress::new("simulating", args.json);
     let threads = args
         .threads
@@ -360,6 +369,45 @@ mod tests {
     struct Line {
         #[command(flatten)]
         args: Args,
+    }
+
+    /// The one block of this sample has nearly all requests of the cache, and a hundredth of them would be its share.
+    #[test]
+    fn a_sample_of_which_nothing_would_be_left_is_refused() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("a.csv");
+        let trace = path.to_str().expect("a plain name");
+        for (requests, is_enough) in [(600, false), (6000, true)] {
+            let lines = "0,4096\n".repeat(requests);
+            fs::write(&path, format!("offset,length\n{lines}")).expect("a trace");
+            let recorded = json!({
+                "futae_recording": "0.1.0", "policy": "lru", "block_bytes": 4096, "capacity_blocks": 9, "sample": 0.01,
+                "requests": requests, "lost": 0, "seconds": 1.0, "cache_requests": requests + 9, "cache_hits": 0,
+                "store_read_micros": null
+            });
+            fs::write(format!("{trace}.json"), recorded.to_string()).expect("what was recorded");
+            let saved = place.path().join("forecast.json");
+            let save = saved.to_str().expect("a plain name");
+            let line = [
+                "advise",
+                trace,
+                "--memory",
+                "1GiB",
+                "--policies",
+                "lru",
+                "--save",
+                save,
+            ];
+            let advised = run(&Line::parse_from(line).args).map_err(|failure| failure.to_string());
+            if is_enough {
+                advised.expect("a forecast");
+                let forecast = Forecast::read(&saved).map_err(|failure| failure.to_string());
+                forecast.expect("it can be read");
+            } else {
+                let refused = advised.expect_err("too few");
+                assert!(refused.contains("has 440 requests to count"), "{refused}");
+            }
+        }
     }
 
     #[test]

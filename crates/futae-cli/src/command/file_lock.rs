@@ -4,7 +4,8 @@ use futae_engine::{LockHolder, lock_holder};
 use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock};
 use rustix::io::Errno;
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -57,15 +58,30 @@ impl FileLock {
     }
 }
 
+/// Takes the lock of a file that is open, and that nothing replaces, until it is closed.
+///
+/// # Errors
+///
+/// As of [`FileLock::take`].
+pub fn lock_itself(file: &File) -> Result<(), NotLocked> {
+    patiently(file).map_err(|errno| match errno {
+        Errno::WOULDBLOCK => {
+            let same = file.try_clone().map(OwnedFd::from);
+            NotLocked::Held(same.ok().and_then(|same| holder(&same)))
+        }
+        errno => NotLocked::Impossible(errno),
+    })
+}
+
 /// The holder of a lock in a message, behind what it is: ` (process 4711)`.
 pub fn shown(holder: Option<u32>) -> String {
     holder.map_or_else(String::new, |process| format!(" (process {process})"))
 }
 
-fn patiently(file: &OwnedFd) -> Result<(), Errno> {
+fn patiently(file: impl AsFd) -> Result<(), Errno> {
     let begun = Instant::now();
     loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if begun.elapsed() < TIMEOUT => thread::sleep(PAUSE),
             done => return done,
         }

@@ -70,9 +70,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let source = Source::new(&args.control, args.export.clone());
     let facts = source.facts(sample)?;
     let mut file = RecordingFile::open(&args.out, facts, args.append)?;
-    let begun = source
-        .begin(sample)
-        .and_then(|number| Ok((number, source.sees_misses_only()?)));
+    // The trace may have had to be waited for.
+    let begun = source.facts(sample).and_then(|now| {
+        file.count_from(now);
+        Ok((source.begin(sample)?, source.sees_misses_only()?))
+    });
     let (number, sees_misses_only) = begun.inspect_err(|_| file.give_up())?;
     if sees_misses_only {
         eprintln!(
@@ -200,7 +202,7 @@ mod tests {
         let server = thread::spawn(move || {
             let engines = [EngineReport::default()];
             let status = json!({ "version": "", "uptime_seconds": 1.0, "engines": engines });
-            for answer in [status, json!({ "error": "not now" })] {
+            for answer in [status.clone(), status, json!({ "error": "not now" })] {
                 let (mut client, _) = listener.accept().expect("a client");
                 let mut order = String::new();
                 let read = BufReader::new(&client).read_line(&mut order);

@@ -14,6 +14,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
+/// The byte order mark, which some editors begin a file with.
+const MARK: char = '\u{feff}';
+
 /// A configuration that is there, or is to be.
 pub struct Target {
     path: PathBuf,
@@ -94,7 +97,11 @@ impl Target {
             return Err(Failure::Failed(anyhow::anyhow!(message)));
         };
         let before = self.text()?;
-        let text = applied(&before, choice, policy);
+        // Also of an included file.
+        let served = serve::check_options(&self.path, &before)
+            .or_else(|_| serve::caches_in_part(&self.path, &before));
+        let mode = served.map_or_else(|_| WriteMode::default(), |caches| caches.write_mode);
+        let text = applied(&before, choice, policy, mode);
         match serve::check_options(&self.path, &text) {
             Ok(caches) => self.check(&caches)?,
             // A file that is no whole configuration before is none afterwards either.
@@ -113,12 +120,11 @@ impl Target {
     }
 }
 
-/// The text with a choice, of which this is the policy.
-fn applied(text: &str, choice: &Choice, policy: &str) -> String {
+/// The text with a choice, of which this is the policy. `mode` is the write mode of a server with the text as it is.
+fn applied(text: &str, choice: &Choice, policy: &str, mode: WriteMode) -> String {
     let cache = Size::Bytes(choice.host_bytes).to_string();
     let mut text = text.to_owned();
-    let is_usual = choice.write_mode == WriteMode::default();
-    if !is_usual || place_of(&text, "write-mode").is_some() {
+    if choice.write_mode != mode || place_of(&text, "write-mode").is_some() {
         text = with_key(&text, "write-mode", choice.write_mode.name());
     }
     if choice.write_mode != WriteMode::WriteBack {
@@ -144,7 +150,11 @@ fn place_of(text: &str, key: &str) -> Option<(Range<usize>, Range<usize>)> {
 fn with_key(text: &str, key: &str, value: &str) -> String {
     match place_of(text, key) {
         Some((_, place)) => format!("{}\"{value}\"{}", &text[..place.start], &text[place.end..]),
-        None => format!("{key} = \"{value}\"\n{text}"),
+        None => {
+            // A byte order mark is one only where it stands first.
+            let (mark, rest) = text.split_at(text.len() - text.trim_start_matches(MARK).len());
+            format!("{mark}{key} = \"{value}\"\n{rest}")
+        }
     }
 }
 
@@ -164,18 +174,10 @@ mod tests {
     use super::*;
     use futae_sim::forecast::Estimate;
 
-    #[test]
-    fn what_was_written_into_the_file_meanwhile_stays() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("serve.toml");
-        let whole =
-            "cache = \"1GiB\"\nlisten = \"unix:s\"\n[[export]]\nname = \"a\"\nsource = \"a.img\"\n";
-        fs::write(&path, whole).expect("room");
-        let target = Target::new(&path, 4096).map_err(|e| e.to_string());
-        let target = target.expect("a configuration");
-        fs::write(&path, format!("{whole}read-only = true\n")).expect("room");
+    /// An advice of 2 GiB under arc, and to write through.
+    fn choice() -> Choice {
         let estimate = Estimate::of(&[0.5, 0.5]).expect("windows");
-        let choice = Choice {
+        Choice {
             levels: Vec::new(),
             links: Vec::new(),
             write_mode: WriteMode::WriteThrough,
@@ -190,8 +192,20 @@ mod tests {
             store_writes_per_request: estimate,
             mean_access_seconds: estimate,
             window_seconds: Vec::new(),
-        };
-        let written = target.write(&choice).map_err(|e| e.to_string());
+        }
+    }
+
+    #[test]
+    fn what_was_written_into_the_file_meanwhile_stays() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("serve.toml");
+        let whole =
+            "cache = \"1GiB\"\nlisten = \"unix:s\"\n[[export]]\nname = \"a\"\nsource = \"a.img\"\n";
+        fs::write(&path, whole).expect("room");
+        let target = Target::new(&path, 4096).map_err(|e| e.to_string());
+        let target = target.expect("a configuration");
+        fs::write(&path, format!("{whole}read-only = true\n")).expect("room");
+        let written = target.write(&choice()).map_err(|e| e.to_string());
         written.expect("it is accepted");
         let expected = whole.replace("1GiB", "2GiB");
         let found = fs::read_to_string(&path).expect("there");
@@ -201,9 +215,30 @@ mod tests {
         );
         let divided = format!("{whole}share = \"1MiB\"\n");
         fs::write(&path, &divided).expect("room");
-        let refused = target.write(&choice).map_err(|e| e.to_string());
+        let refused = target.write(&choice()).map_err(|e| e.to_string());
         assert!(refused.is_err_and(|why| why.contains("a has a share")));
         assert_eq!(fs::read_to_string(&path).expect("there"), divided);
+    }
+
+    /// The files that one includes come before it, and stay as they are.
+    #[test]
+    fn the_write_mode_of_an_included_file_is_not_that_of_the_server() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("serve.toml");
+        let included = "write-mode = \"write-back\"\n";
+        fs::write(directory.path().join("common.toml"), included).expect("room");
+        let part =
+            "\u{feff}include = \"common.toml\"\n[[export]]\nname = \"a\"\nsource = \"a.img\"\n";
+        let whole = part.replace("include", "listen = \"unix:s\"\ncache = \"1GiB\"\ninclude");
+        for text in [part, &whole] {
+            fs::write(&path, text).expect("room");
+            let written = Target::new(&path, 4096).and_then(|target| target.write(&choice()));
+            written.map_err(|e| e.to_string()).expect("it is accepted");
+            let found = fs::read_to_string(&path).expect("there");
+            let caches = serve::caches_in_part(&path, &found).map_err(|e| e.to_string());
+            let mode = caches.expect("it is still TOML").write_mode;
+            assert_eq!(mode, WriteMode::WriteThrough, "{found}");
+        }
     }
 
     #[test]
@@ -248,6 +283,10 @@ mod tests {
             format!("policy = \"arc\"\n{text}")
         );
         assert_eq!(with_key("", "cache", "1GiB"), "cache = \"1GiB\"\n");
+        assert_eq!(
+            with_key("\u{feff}a = 1\n", "cache", "1GiB"),
+            "\u{feff}cache = \"1GiB\"\na = 1\n"
+        );
         let commented = "# cache = 1\n'cache' = 1\nname = \"\"\"\ncache = 1\n\"\"\"\n";
         assert_eq!(
             with_key(commented, "cache", "2GiB"),

@@ -49,11 +49,27 @@ pub fn read(path: &Path) -> Result<Vec<Run>, Failure> {
         Ok(runs) if runs.is_empty() => {
             Err(Failure::usage(format!("{shown} has no runs with requests")))
         }
-        Ok(runs) => Ok(runs),
+        Ok(runs) => match runs.iter().find(|run| !is_ratio(run.miss_ratio)) {
+            Some(run) => Err(Failure::usage(format!(
+                "{shown}: a run has a miss ratio of {}; ratios are from 0 to 1",
+                run.miss_ratio
+            ))),
+            None => Ok(runs),
+        },
         Err(why) => Err(Failure::usage(format!(
             "{shown}: {why}; results are those of futae sweep, futae sim --csv or --json, or futae mrc --csv"
         ))),
     }
+}
+
+/// Whether a figure can be a ratio, but for its rounding. Others have no place in a chart, and text such as NaN is a figure in a CSV.
+pub(super) fn is_ratio(figure: f64) -> bool {
+    (-1e-9..=1.0 + 1e-9).contains(&figure)
+}
+
+/// All counts together, or the largest there is.
+fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
 }
 
 fn of_json(text: &str) -> Result<Vec<Run>, String> {
@@ -102,12 +118,13 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
             Ok::<_, String>((level, all.saturating_mul(block)))
         };
         let levels = levels.iter().map(level).collect::<Result<Vec<_>, _>>()?;
-        let memory = levels.iter().map(|level| level.1).sum();
+        let memory = sum(levels.iter().map(|level| level.1));
         let levels: Vec<(String, u64)> = levels.into_iter().map(|level| level.0).collect();
         let reads = READS
             .iter()
             .map(|name| run[name].as_u64())
-            .sum::<Option<u64>>();
+            .collect::<Option<Vec<_>>>()
+            .map(sum);
         Ok::<_, String>(run["miss_ratio"].as_f64().map(|miss_ratio| Run {
             source: source.clone(),
             memory_bytes: memory,
@@ -231,7 +248,7 @@ fn of_csv(text: &str) -> Result<Vec<Run>, String> {
                     .map(count)
                     .into_iter()
                     .collect::<Result<Option<Vec<_>>, _>>()?;
-                let reads = reads.map(|reads| reads.into_iter().sum());
+                let reads = reads.map(sum);
                 runs.push(Run {
                     source: source.map_or(Ok(String::new()), &text)?,
                     levels: vec![level_of_run],
@@ -308,6 +325,34 @@ mod tests {
         let curve = of_csv("method,cache_blocks,cache_bytes,miss_ratio\nexact,1,4096,0.5\n")
             .expect("a curve");
         assert_eq!(curve[0].levels, [("exact".to_owned(), 4096)]);
+    }
+
+    #[test]
+    fn figures_that_cannot_be_are_said_or_are_the_largest() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.csv");
+        for (ratio, is_read) in [("0", true), ("1", true), ("nan", false), ("1e308", false)] {
+            let csv = format!("method,cache_bytes,miss_ratio\nexact,4096,{ratio}\n");
+            std::fs::write(&path, csv).expect("room");
+            let said = read(&path).map_err(|failure| failure.to_string()).err();
+            assert_eq!(said.is_none(), is_read, "{ratio}: {said:?}");
+            assert!(said.is_none_or(|said| said.contains("from 0 to 1")));
+        }
+        let most = u64::MAX;
+        let json = format!(
+            "{{\"runs\":[{{\"block_bytes\":2,\"miss_ratio\":0.5,\"requests\":1,\"store_reads\":{most},\"notice_reads\":1,\
+             \"preload_reads\":0,\"levels\":[{{\"policy\":\"lru\",\"capacity_blocks\":{most}}},\
+             {{\"policy\":\"lru\",\"capacity_blocks\":1}}]}}]}}"
+        );
+        let csv = format!(
+            "level,policy,capacity_blocks,block_bytes,all_miss_ratio,all_requests,store_reads,notice_reads,preload_reads\n\
+             0,lru,{most},2,0.5,1,{most},1,0\n1,lru,1,2,0.5,1,{most},1,0\n"
+        );
+        for runs in [of_json(&json), of_csv(&csv)] {
+            let runs = runs.expect("runs");
+            let found = (runs[0].memory_bytes, runs[0].reads_per_request);
+            assert_eq!(found, (most, Some(most as f64)));
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The hit ratio over time, from the windows of runs.
 
+use super::runs::is_ratio;
 use crate::plot::{Line, Look, Plot, Scale};
 use anyhow::Context;
 use futae_terminal::failure::Failure;
@@ -45,6 +46,13 @@ pub fn over_time(files: &[PathBuf]) -> Result<Plot, Failure> {
         let text = read_text(file).with_context(|| format!("cannot read {shown}"))?;
         let report: Report = serde_json::from_str(&text)
             .map_err(|error| Failure::usage(format!("{shown} is no JSON of futae sim: {error}")))?;
+        let windows = report.runs.iter().flat_map(|run| &run.windows);
+        let mut ratios = windows.filter_map(|window| window.combined_hit_ratio);
+        if let Some(ratio) = ratios.find(|&ratio| !is_ratio(ratio)) {
+            return Err(Failure::usage(format!(
+                "{shown}: a window has a hit ratio of {ratio}; ratios are from 0 to 1"
+            )));
+        }
         reports.push(report);
     }
     drawn(&reports)

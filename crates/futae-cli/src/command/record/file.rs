@@ -1,6 +1,7 @@
 //! A recording on disk: the trace, and beside it what was recorded.
 
 use super::traffic::Traffic;
+use crate::command::file_lock::{NotLocked, lock_itself, shown};
 use anyhow::{Context, anyhow};
 use futae_control::RecordingPart;
 use futae_engine::EngineStatus;
@@ -170,12 +171,15 @@ impl RecordingFile {
                 return Err(Failure::usage(message));
             }
             facts = old;
-            micros_before = (facts.seconds * 1e6) as u64;
-            let there = continued(path);
-            let (file, requests) =
-                there.with_context(|| format!("cannot go on with {}", path.display()))?;
-            facts.requests = requests;
-            file
+            let other = || format!("cannot go on with {}", path.display());
+            let options = File::options().read(true).write(true).open(path);
+            let file = options.with_context(other)?;
+            lock(&file, path)?;
+            let there = continued(file).with_context(other)?;
+            facts.requests = there.requests;
+            // What was recorded after the facts were written is in the trace, but not in them.
+            micros_before = there.last_micros.max((facts.seconds * 1e6) as u64);
+            there.file
         } else {
             let facts = facts_path(path);
             if facts.symlink_metadata().is_ok() && path.symlink_metadata().is_err() {
@@ -194,6 +198,7 @@ impl RecordingFile {
                 ),
                 _ => anyhow!("cannot write {}: {error}", path.display()),
             })?;
+            lock(&file, path)?;
             (&file).write_all(CsvLines::header().as_bytes())?;
             file
         };
@@ -220,6 +225,11 @@ impl RecordingFile {
                 let _ = fs::remove_file(path);
             }
         }
+    }
+
+    /// Counts what the cache does from now on, when it is so.
+    pub fn count_from(&mut self, now: Facts) {
+        self.before = now;
     }
 
     /// Bytes of the trace.
@@ -278,7 +288,7 @@ impl RecordingFile {
                     0 => RequestKind::Read,
                     _ => RequestKind::Write,
                 },
-                time_us: Some(self.micros_before + micros),
+                time_us: Some(self.micros_before.saturating_add(micros)),
             };
             let line = lines.line(&request, None);
             self.bytes += line.len() as u64;
@@ -320,10 +330,32 @@ fn escaped(name: &str) -> String {
     text
 }
 
-/// Opens a trace to go on with it, without a last line that was not written to its end. Also the requests in it.
-fn continued(path: &Path) -> io::Result<(File, u64)> {
-    let mut file = File::options().read(true).write(true).open(path)?;
-    let (mut lines, mut end) = (0, 0);
+/// Keeps other recordings out of a trace until it is closed: each would write over the requests of the other.
+fn lock(file: &File, path: &Path) -> Result<(), Failure> {
+    match lock_itself(file) {
+        Err(NotLocked::Held(holder)) => Err(anyhow!(
+            "{}: another futae record{} writes it; end it first, or choose another name",
+            path.display(),
+            shown(holder)
+        )
+        .into()),
+        // On a file system without locks there is nothing better.
+        Ok(()) | Err(NotLocked::Impossible(_)) => Ok(()),
+    }
+}
+
+/// A trace that goes on at its end.
+struct Continued {
+    file: File,
+    /// Requests in it.
+    requests: u64,
+    /// The latest of their times.
+    last_micros: u64,
+}
+
+/// Goes on with a trace, without a last line that was not written to its end.
+fn continued(mut file: File) -> io::Result<Continued> {
+    let (mut lines, mut end, mut last_micros) = (0, 0, 0);
     let mut reader = BufReader::new(&file);
     let mut line = Vec::new();
     loop {
@@ -332,6 +364,9 @@ fn continued(path: &Path) -> io::Result<(File, u64)> {
         if line.last() != Some(&b'\n') {
             break;
         }
+        let time = line.split(|&byte| byte == b',').next();
+        let time = time.and_then(|time| str::from_utf8(time).ok()?.parse().ok());
+        last_micros = last_micros.max(time.unwrap_or(0));
         lines += 1;
         end += got as u64;
     }
@@ -340,7 +375,11 @@ fn continued(path: &Path) -> io::Result<(File, u64)> {
     if end == 0 {
         file.write_all(CsvLines::header().as_bytes())?;
     }
-    Ok((file, u64::saturating_sub(lines, 1)))
+    Ok(Continued {
+        file,
+        requests: u64::saturating_sub(lines, 1),
+        last_micros,
+    })
 }
 
 #[cfg(test)]
@@ -374,6 +413,48 @@ mod tests {
             .collect();
         let expected = ["a%20b", "a_b", "a%2cb", "a:b", "a%2520b", "a%c2%a0b", "~"];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn one_recording_at_a_time_writes_a_trace() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.csv");
+        let open = || {
+            let cache = Facts::of("", &EngineStatus::default(), 1.0);
+            RecordingFile::open(&path, cache, path.exists()).map_err(|e| e.to_string())
+        };
+        let first = open().expect("a recording");
+        let refused = open().map(drop).expect_err("the first writes");
+        let process = format!("another futae record (process {})", std::process::id());
+        assert!(refused.contains(&process), "{refused}");
+        drop(first);
+        open().map(drop).expect("the first has ended");
+    }
+
+    /// The trace is written ten times a second, and the facts once: one that is killed in between goes on behind its last request.
+    #[test]
+    fn times_ascend_over_a_kill() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.csv");
+        for _ in 0..3 {
+            let cache = Facts::of("", &EngineStatus::default(), 1.0);
+            let file = RecordingFile::open(&path, cache, path.exists());
+            let mut file = file.map_err(|e| e.to_string()).expect("a recording");
+            let part = RecordingPart {
+                volumes: BTreeMap::from([(0, "a".to_owned())]),
+                requests: vec![(100, 0, 0, 4096, 0), (900_000, 0, 0, 4096, 1)],
+                lost: 0,
+            };
+            let added = file.add(&part, Duration::from_secs(1));
+            added.map_err(|e| e.to_string()).expect("written");
+        }
+        let written = fs::read_to_string(&path).expect("there");
+        let times = written.lines().skip(1).map(|line| line.split(',').next());
+        let times: Vec<u64> = times
+            .map(|time| time.and_then(|time| time.parse().ok()).expect("a time"))
+            .collect();
+        assert_eq!(times.len(), 6);
+        assert!(times.is_sorted(), "{times:?}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use futae_terminal::failure::Failure;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -35,6 +36,10 @@ struct Status {
 pub struct Source {
     path: PathBuf,
     export: Option<String>,
+    /// Without a name: the exports of the cache when it was last seen. By them it is found if the server gets other caches.
+    seen: RefCell<Vec<String>>,
+    /// One of these, if there were other caches.
+    chosen: RefCell<Option<String>>,
 }
 
 impl Source {
@@ -43,6 +48,8 @@ impl Source {
         Self {
             path: control_path(control),
             export,
+            seen: RefCell::default(),
+            chosen: RefCell::default(),
         }
     }
 
@@ -84,13 +91,21 @@ impl Source {
     }
 
     fn cache<'a>(&self, status: &'a Status) -> Result<&'a EngineReport, Failure> {
+        let all = &status.engines;
+        let mut seen = self.seen.borrow_mut();
         let is_it = |report: &&EngineReport| match &self.export {
             Some(export) => report.exports.contains(export),
-            None => true,
+            None if all.len() == 1 || seen.is_empty() => true,
+            None => report.exports.iter().any(|name| seen.contains(name)),
         };
-        let caches: Vec<_> = status.engines.iter().filter(is_it).collect();
+        let caches: Vec<_> = all.iter().filter(is_it).collect();
         match (&caches[..], &self.export) {
-            ([cache], _) => Ok(cache),
+            ([cache], _) => {
+                seen.clone_from(&cache.exports);
+                let several = all.len() > 1;
+                *self.chosen.borrow_mut() = cache.exports.first().filter(|_| several).cloned();
+                Ok(cache)
+            }
             ([], Some(export)) => {
                 let known: Vec<_> = status
                     .engines
@@ -144,10 +159,24 @@ impl Source {
     }
 
     fn order(&self, mut order: Value) -> Result<Value, Failure> {
-        if let Some(export) = &self.export {
+        let named = || self.export.clone().or_else(|| self.chosen.borrow().clone());
+        let before = named();
+        if let Some(export) = &before {
             order["export"] = json!(export);
         }
-        Ok(ask(&self.path, &order)?)
+        let problem = match ask(&self.path, &order) {
+            Ok(answer) => return Ok(answer),
+            Err(problem) => problem,
+        };
+        // The server may have got another cache, or the export by which this one was named may be gone.
+        let now = self.status().ok().filter(|now| self.cache(now).is_ok());
+        match now.and_then(|_| named()).filter(|_| named() != before) {
+            Some(export) => {
+                order["export"] = json!(export);
+                Ok(ask(&self.path, &order)?)
+            }
+            None => Err(problem.into()),
+        }
     }
 }
 

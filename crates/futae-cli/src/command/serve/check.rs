@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow};
 use futae_control::UnixSocket;
 use futae_engine::{Engine, FileStore};
 use futae_host::TlsOptions;
+use futae_sim::WriteMode;
 use futae_terminal::failure::Failure;
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, parse_block_bytes};
 use std::path::Path;
@@ -22,6 +23,8 @@ pub struct Caches {
     pub block_bytes: Option<u64>,
     /// The exports with a cache of their own, their share of `cache`.
     pub shares: Vec<String>,
+    /// When written data goes to the stores.
+    pub write_mode: WriteMode,
 }
 
 /// Checks what a configuration file says by itself, with this text in place of that of the file.
@@ -30,11 +33,13 @@ pub struct Caches {
 ///
 /// What is wrong with it: an option, or options that exclude each other.
 pub fn check_options(path: &Path, text: &str) -> Result<Caches, Failure> {
-    let plan = Plan::new(&Args::of_text(path, text)?)?;
+    let args = Args::of_text(path, text)?;
+    let plan = Plan::new(&args)?;
     let shares = plan.exports.iter().filter(|export| export.share.is_some());
     Ok(Caches {
         block_bytes: Some(plan.block_bytes()),
         shares: shares.map(|export| export.name.clone()).collect(),
+        write_mode: args.writes.write_mode,
     })
 }
 
@@ -50,9 +55,12 @@ pub fn caches_in_part(path: &Path, text: &str) -> Result<Caches, Failure> {
     let block = file.values("block").last();
     let block =
         block.and_then(|text| parse_block_bytes(text, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).ok());
+    let write_mode = file.values("write-mode").last();
+    let write_mode = write_mode.and_then(|text| text.parse().ok());
     Ok(Caches {
         block_bytes: block,
         shares: shares.map(|export| export.name).collect(),
+        write_mode: write_mode.unwrap_or_default(),
     })
 }
 
