@@ -12,7 +12,7 @@ use crate::register::Register;
 use crate::{content::SECTOR, disk::Disk};
 use futae_engine::{ClientId, Engine};
 use futae_policy::Prng;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ pub struct Volume {
     pub is_marked: bool,
     /// Whether a client has still to be told that writes were lost.
     pub owes_loss: bool,
-    /// The clients that have been told.
-    pub told: HashSet<ClientId>,
+    /// The clients that have been told, and when.
+    pub told: HashMap<ClientId, u64>,
     /// The clients that were connected when the first was told, and have yet to be told: a FLUSH that they begin after this time
     /// fails.
     pub untold: HashMap<ClientId, u64>,
@@ -226,7 +226,7 @@ impl Inside {
             generation: 1,
             is_marked: false,
             owes_loss: false,
-            told: HashSet::new(),
+            told: HashMap::new(),
             untold: HashMap::new(),
         };
         self.volumes = self.config.volumes.iter().enumerate().map(volume).collect();

@@ -228,11 +228,13 @@ impl Inside {
         let stabilises = kind == Kind::Flush || (kind == Kind::Write && fua);
         match &result {
             Err(error) => {
+                let now = self.event();
                 let tells_loss = stabilises && self.volumes[volume].owes_loss;
                 let told = &mut self.volumes[volume].told;
-                // Each other client that was connected learns of it once, by a FLUSH.
+                // Each other client that was connected learns of it once, by a FLUSH, and by those that it has under way then.
                 let is_further = kind == Kind::Flush && !told.is_empty();
-                let is_told = (tells_loss || is_further) && told.insert(client);
+                let is_told =
+                    (tells_loss || is_further) && invoked < *told.entry(client).or_insert(now);
                 if stabilises {
                     self.volumes[volume].untold.remove(&client);
                 }
