@@ -61,12 +61,12 @@ impl Orders {
         .with("recorded", move |OfRecording { export, recording }| {
             let engine = cache_of(export.as_deref())?;
             let part = engine.take_recorded(of_engine(recording)?).ok_or(ENDED)?;
-            answer(&engine, &part)
+            answer(part)
         })
         .with("end-record", move |OfRecording { export, recording }| {
             let engine = ended(export.as_deref())?;
             let rest = engine.end_recording(of_engine(recording)?).ok_or(ENDED)?;
-            answer(&engine, &rest)
+            answer(rest)
         })
     }
 }
@@ -74,7 +74,7 @@ impl Orders {
 const ENDED: &str =
     "it is recorded no more: another futae record has begun since, or the server was started again";
 
-fn answer(engine: &Engine, part: &RecordedPart) -> Result<Value, String> {
+fn answer(part: RecordedPart) -> Result<Value, String> {
     let line = |recorded: &Recorded| {
         let Recorded {
             micros,
@@ -85,15 +85,14 @@ fn answer(engine: &Engine, part: &RecordedPart) -> Result<Value, String> {
         } = *recorded;
         (micros, volume.0, offset, length, u8::from(is_write))
     };
-    let ids = part.requests.iter().map(|r| (r.volume.0, r.volume));
-    let ids: BTreeMap<_, _> = ids.collect();
     let part = RecordingPart {
-        volumes: ids
-            .into_iter()
-            .map(|(number, id)| (number, engine.volume_name(id)))
-            .collect(),
         requests: part.requests.iter().map(line).collect(),
         lost: part.lost,
+        volumes: part
+            .names
+            .into_iter()
+            .map(|(id, name)| (id.0, name))
+            .collect(),
     };
     serde_json::to_value(part).map_err(|error| error.to_string())
 }

@@ -6,6 +6,9 @@ use common::{BLOCK, Setup, setup, take, write};
 use futae_engine::{
     Batch, ClientId, OnEviction, Operation, ReadRange, Recorded, Request, SampledPart,
 };
+use futae_policy::Class;
+use futae_testkit::manual_store::ManualStore;
+use std::time::Duration;
 
 fn now(setup: &Setup, operation: Operation) {
     let client = setup.engine.join(setup.volume);
@@ -91,6 +94,38 @@ fn requests_for_data_are_recorded_once_in_their_order() {
     assert_eq!(what(&last.requests), [(5 * BLOCK, BLOCK, false)]);
     now(&setup, setup.read(5, 1));
     assert_eq!(setup.engine.end_recording(number), None, "it is over");
+}
+
+/// A reader takes requests some time after they came.
+#[test]
+fn requests_of_a_volume_that_is_gone_keep_its_name() {
+    let mut setup = setup("lru", 8, 64, OnEviction::None);
+    let number = setup.engine.begin_recording(1.0);
+    let mut expected = Vec::new();
+    for name in ["test", "next", "third"] {
+        now(&setup, setup.read(5, 1));
+        expected.push((setup.volume, name.to_owned()));
+        let taken = setup.engine.take_out_volume(setup.volume, Duration::ZERO);
+        taken.expect("nothing is under way");
+        let name = if name == "test" { "next" } else { "third" };
+        let added = setup
+            .engine
+            .add_volume(name, ManualStore::new(64), Class::NORMAL);
+        setup.volume = added.expect("a number");
+    }
+    let part = setup.engine.take_recorded(number).expect("a recording");
+    let names: Vec<_> = part.names.into_iter().collect();
+    assert_eq!(names, expected);
+    let ids = part.requests.iter().map(|one| one.volume);
+    assert!(ids.eq(expected.iter().map(|(id, _)| *id)));
+    now(&setup, setup.read(5, 1));
+    let part = setup.engine.end_recording(number).expect("a recording");
+    assert_eq!(part.names, [(setup.volume, "third".to_owned())].into());
+    // Taken requests keep no number.
+    let store = ManualStore::new(64);
+    let last = setup.engine.add_volume("last", store, Class::NORMAL);
+    let last = last.expect("a number");
+    assert!(expected.iter().any(|(id, _)| *id == last));
 }
 
 #[test]

@@ -157,9 +157,7 @@ impl Engine {
 
     /// The name of a volume; empty if no volume has this number.
     pub fn volume_name(&self, volume: VolumeId) -> String {
-        let state = self.lock();
-        let known = state.volumes.get(usize::from(volume.0));
-        known.map_or_else(String::new, |known| known.name.clone())
+        self.lock().name_of(volume)
     }
 
     /// The histogram in which front ends record the latencies of requests for a volume; reports

@@ -83,6 +83,9 @@ impl State {
         }
         let gone = &mut self.volumes[usize::from(volume.0)];
         let era = gone.era;
+        if let Some(recording) = &mut self.recording {
+            recording.keep_name(volume, &gone.name);
+        }
         if let (Some(of), Some(file)) = (gone.kept, self.arena.file()) {
             // No frame holds a block of it any more.
             file.rows().clear(of.row);

@@ -3,6 +3,7 @@
 use super::flights::Span;
 use super::front::Engine;
 use super::recording::{RecordedPart, Recording};
+use super::removal::name_in;
 use super::sampling::{SampledPart, Sampling};
 use super::state::State;
 use crate::{Operation, Request};
@@ -88,16 +89,20 @@ impl Engine {
         // Allocated before the lock is taken.
         let empty = RecordedPart::with_room();
         let mut state = self.lock();
-        let recording = state.recording.as_mut()?;
-        (recording.number == number).then(|| recording.exchange(empty))
+        let State {
+            recording, volumes, ..
+        } = &mut *state;
+        let recording = recording.as_mut()?;
+        let name_of = |volume| name_in(volumes, volume);
+        (recording.number == number).then(|| recording.exchange(empty, name_of))
     }
 
     /// Ends this recording and returns the rest of it; `None` as for [`take_recorded`](Self::take_recorded).
     pub fn end_recording(&self, number: u64) -> Option<RecordedPart> {
         let mut state = self.lock();
-        let recording = state.recording.take_if(|it| it.number == number);
-        drop(state);
-        recording.map(|recording| recording.finish())
+        let mut recording = state.recording.take_if(|it| it.number == number)?;
+        let name_of = |volume| name_in(&state.volumes, volume);
+        Some(recording.exchange(RecordedPart::default(), name_of))
     }
 }
 

@@ -6,6 +6,8 @@
 
 use super::flights::Span;
 use futae_policy::{VolumeId, mixed};
+use hashbrown::HashSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -34,6 +36,8 @@ pub struct RecordedPart {
     pub requests: Vec<Recorded>,
     /// Requests, or blocks of a sample, that did not fit into the buffer.
     pub lost: u64,
+    /// The names of their volumes.
+    pub names: BTreeMap<VolumeId, String>,
 }
 
 impl RecordedPart {
@@ -42,6 +46,7 @@ impl RecordedPart {
         Self {
             requests: Vec::with_capacity(ROOM),
             lost: 0,
+            names: BTreeMap::new(),
         }
     }
 }
@@ -54,6 +59,10 @@ pub struct Recording {
     /// A block is in the sample if its hash is at most this; `None` if everything is recorded.
     sample_max: Option<u64>,
     part: RecordedPart,
+    /// The volumes of the requests in `part`.
+    volumes: HashSet<VolumeId>,
+    /// That of the last one.
+    last: Option<VolumeId>,
 }
 
 impl Recording {
@@ -64,6 +73,8 @@ impl Recording {
             begun: now,
             sample_max: (sample < 1.0).then_some((sample.max(0.0) * u64::MAX as f64) as u64),
             part: RecordedPart::with_room(),
+            volumes: HashSet::new(),
+            last: None,
         }
     }
 
@@ -96,20 +107,41 @@ impl Recording {
 
     fn keep(&mut self, recorded: Recorded) {
         if self.part.requests.len() < ROOM {
+            if self.last != Some(recorded.volume) {
+                self.last = Some(recorded.volume);
+                self.volumes.insert(recorded.volume);
+            }
             self.part.requests.push(recorded);
         } else {
             self.part.lost += 1;
         }
     }
 
-    /// Exchanges the requests recorded since the last call for `empty`.
-    pub fn exchange(&mut self, empty: RecordedPart) -> RecordedPart {
-        std::mem::replace(&mut self.part, empty)
+    /// Whether a request for this volume waits for the reader.
+    pub fn has_of(&self, volume: VolumeId) -> bool {
+        self.volumes.contains(&volume)
     }
 
-    /// Returns the rest of the recording.
-    pub fn finish(self) -> RecordedPart {
-        self.part
+    /// A volume goes, and its name with it.
+    pub fn keep_name(&mut self, volume: VolumeId, name: &str) {
+        if self.has_of(volume) {
+            self.part.names.insert(volume, name.to_owned());
+        }
+    }
+
+    /// Exchanges the requests recorded since the last call for `empty`. The volumes that are there have the names of `name_of`.
+    pub fn exchange(
+        &mut self,
+        empty: RecordedPart,
+        name_of: impl Fn(VolumeId) -> String,
+    ) -> RecordedPart {
+        let mut part = std::mem::replace(&mut self.part, empty);
+        for volume in self.volumes.drain() {
+            let name = part.names.entry(volume);
+            name.or_insert_with(|| name_of(volume));
+        }
+        self.last = None;
+        part
     }
 }
 

@@ -56,10 +56,15 @@ impl Engine {
 }
 
 impl State {
+    /// The name of a volume.
+    pub fn name_of(&self, volume: VolumeId) -> String {
+        name_in(&self.volumes, volume)
+    }
+
     /// Gives a volume a number, reusing a free one if possible. Hashes of the number's previous
-    /// volume are never believed of this one.
+    /// volume are never believed of this one, nor its recorded requests taken for requests of this one.
     pub fn place_volume(&mut self, mut volume: Volume) -> Result<VolumeId, SetupError> {
-        if let Some(free) = self.free_volumes.pop() {
+        if let Some(free) = self.take_free_number() {
             let place = &mut self.volumes[usize::from(free.0)];
             volume.era = place.era + 1;
             *place = volume;
@@ -71,4 +76,17 @@ impl State {
         self.volumes.push(volume);
         Ok(VolumeId(next))
     }
+    /// A number that no volume has, and of which no recorded request waits for the reader.
+    fn take_free_number(&mut self) -> Option<VolumeId> {
+        let recording = self.recording.as_deref();
+        let is_named = |free: &VolumeId| recording.is_some_and(|it| it.has_of(*free));
+        let at = self.free_volumes.iter().rposition(|free| !is_named(free))?;
+        Some(self.free_volumes.remove(at))
+    }
+}
+
+/// The name of a volume of these; empty if there is none with that number.
+pub fn name_in(volumes: &[Volume], volume: VolumeId) -> String {
+    let known = volumes.get(usize::from(volume.0));
+    known.map_or_else(String::new, |known| known.name.clone())
 }
