@@ -23,10 +23,13 @@
 //! cache above has reported 4 to 16 evictions: `exclusive(lfu)` is active, and other candidates need 25
 //! times the lead | that cache has evicted as many blocks as there are slots, with at most one hit in 200
 //! requests: `exclusive(bidifilter)` is active | the shadows have all slots: no rehearsals; a change needs
-//! 0.35 hits per block that differs, twice that on the way back
+//! 0.35 hits per block that differs, twice that on the way back | after 100 requests per slot, and 262,144 at
+//! least: pauses of a fifth of the requests so far, between which candidates are compared for 30 requests per
+//! slot; another hit ratio ends a pause
 //! # Parameters
 //! memory 20: requests per slot over which hits are compared
-//! lead 0.002: hits per slot by which a candidate must be ahead
+//! lead 0.002: hits per slot by which a candidate must be ahead. It must also be ahead by one hit per 1,000
+//! compared requests, unless the shadows have all slots
 //! # Deviations
 //! none of a published rule. The registry marks the candidates. The first one is active at the start, and a
 //! second one is rehearsed at the start. Candidates that need demotions, of which two have an inner policy,
@@ -43,6 +46,8 @@ mod candidates;
 mod content;
 mod imitation;
 mod opening;
+mod pauses;
+mod real;
 mod rehearsal;
 mod scatter;
 mod shadow;
@@ -59,9 +64,10 @@ pub use candidates::candidates;
 use content::Content;
 use imitation::Imitation;
 use opening::Filling;
+use pauses::Pauses;
 use rehearsal::Rehearsal;
 use shadow::Shadow;
-use shadows::Shadows;
+use shadows::{GAIN, Shadows};
 
 /// Changes that are remembered; later ones are not.
 const REMARKS_MAX: usize = 1000;
@@ -101,6 +107,7 @@ pub struct Auto {
     /// Resident blocks.
     resident: u32,
     filling: Filling,
+    pauses: Pauses,
     /// The candidate that was in force before.
     left: Option<usize>,
     remarks: Vec<String>,
@@ -129,6 +136,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError
         requests_at_change: 0,
         resident: 0,
         filling: Filling::default(),
+        pauses: Pauses::new(shape.slots),
         left: None,
         remarks: Vec::new(),
     };
@@ -143,12 +151,18 @@ impl Auto {
     /// changed.
     #[inline]
     fn see(&mut self, access: &Access, is_hit: bool) -> bool {
-        self.requests += u64::from(access.kind.is_demand());
+        if access.kind.is_demand() {
+            self.requests += 1;
+            if self.pauses.see(is_hit) {
+                self.shadows.resume();
+            }
+        }
         self.shadows.note(access);
         if let Some(rehearsal) = &mut self.rehearsal {
             rehearsal.see(access, is_hit, self.shadows.counts(access.kind));
         }
-        let is_over = self.shadows.see(access, self.content.led(is_hit), is_hit);
+        let is_over = !self.pauses.is_paused()
+            && self.shadows.see(access, self.content.led(is_hit), is_hit);
         if let Some((first, handover)) = self.shadows.note_upper(access) {
             return self.begin_below(first, handover);
         }
@@ -158,6 +172,7 @@ impl Auto {
     /// Puts a candidate in force that has led nothing so far.
     #[cold]
     fn begin_below(&mut self, first: usize, handover: AccessKind) -> bool {
+        self.pauses.end();
         if self.shadows.are_whole() {
             return self.follow_shadow(first);
         }
@@ -197,6 +212,9 @@ impl Auto {
 
     fn judge(&mut self) -> bool {
         let best = self.shadows.judge();
+        if best.is_none() && self.rehearsal.is_none() && self.pauses.begin() {
+            return false;
+        }
         if self.shadows.are_whole() {
             return best.is_some_and(|best| self.shadow_pays(best) && self.follow_shadow(best));
         }
@@ -211,7 +229,7 @@ impl Auto {
             let is_best = best == Some(rehearsal.candidate());
             let patience = if is_best { longest } else { PATIENCE };
             let ahead = rehearsal.ahead();
-            has_won = ahead >= needed.max(SURE_REHEARSED * rehearsal.deviation());
+            has_won = ahead >= needed.max(SURE_REHEARSED * rehearsal.deviation()).max(GAIN * rehearsal.weight());
             // The first change is tried at once. One after another must pay what it costs.
             if has_won && !self.remarks.is_empty() {
                 let is_held = |block| rehearsal.holds(block);
@@ -406,6 +424,7 @@ impl Policy for Auto {
 
     fn resize(&mut self, slots: u32) {
         self.shape.slots = slots;
+        self.pauses = Pauses::new(slots);
         self.content.resize(slots);
         if let Some(rehearsal) = &mut self.rehearsal {
             rehearsal.resize(slots);
@@ -445,12 +464,23 @@ impl SimulatorHints for Auto {
 
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
-        self.content.glance(block)
+        let rehearsed = self.rehearsal.as_ref().map_or(0, |it| it.glance(block));
+        self.content.glance(block).wrapping_add(rehearsed)
     }
 
     #[inline]
     fn foresee(&self, ahead: u32) -> Option<Slot> {
         self.content.foresee(ahead)
+    }
+
+    #[inline]
+    fn foresee_all(&self, victims: &mut [Slot]) -> usize {
+        self.content.foresee_all(victims)
+    }
+
+    #[inline]
+    fn approach(&self, slot: Slot) {
+        self.content.approach(slot);
     }
 }
 

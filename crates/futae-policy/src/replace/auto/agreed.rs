@@ -182,6 +182,22 @@ impl Agreed {
         Some(self.real(own))
     }
 
+    #[inline]
+    pub fn foresee_all(&self, victims: &mut [Slot]) -> usize {
+        let found = self.policy.foresee_all(victims);
+        if self.numbers.is_some() {
+            for victim in &mut victims[..found] {
+                *victim = self.real(*victim);
+            }
+        }
+        found
+    }
+
+    #[inline]
+    pub fn approach(&self, slot: Slot) {
+        self.policy.approach(self.own(slot));
+    }
+
     pub fn order(&self) -> Vec<Slot> {
         let own = self.policy.order().into_iter();
         own.map(|own| self.real(own)).collect()

@@ -172,6 +172,18 @@ impl Content {
         either!(self, it => it.foresee(ahead))
     }
 
+    /// The next victims, in order; see [`crate::SimulatorHints::foresee_all`].
+    #[inline]
+    pub fn foresee_all(&self, victims: &mut [Slot]) -> usize {
+        either!(self, it => it.foresee_all(victims))
+    }
+
+    /// Prefetches what a hit in this slot will need.
+    #[inline]
+    pub fn approach(&self, slot: Slot) {
+        either!(self, it => it.approach(slot));
+    }
+
     /// Safest first.
     pub fn order(&self) -> Vec<Slot> {
         either!(self, it => it.order())

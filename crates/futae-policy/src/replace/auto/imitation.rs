@@ -281,6 +281,24 @@ impl Imitation {
         Some(slot)
     }
 
+    /// The next victims, as far as the leader finds them.
+    #[inline]
+    pub fn foresee_all(&self, victims: &mut [Slot]) -> usize {
+        for (ahead, victim) in (0..).zip(victims.iter_mut()) {
+            let Some(slot) = self.foresee(ahead) else {
+                return ahead as usize;
+            };
+            *victim = slot;
+        }
+        victims.len()
+    }
+
+    /// Reads what a hit in this slot will need.
+    #[inline]
+    pub fn approach(&self, slot: Slot) {
+        std::hint::black_box(self.residents.get(slot).own);
+    }
+
     /// As the leader has it, then strays.
     pub fn order(&self) -> Vec<Slot> {
         let mut order: Vec<Slot> = self

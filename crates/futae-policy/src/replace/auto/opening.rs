@@ -1,7 +1,13 @@
 //! Which candidate may evict first: rehearsed on a smaller cache while the cache fills.
 
-use super::shadow::Shadow;
-use crate::{Access, Outcome};
+use super::candidates;
+use super::shadow::{Shadow, level};
+use crate::{Access, Outcome, PolicySpec, Shape, SpecError};
+
+/// Slots of a shadow per slot of a smaller cache with which the order of the first evictions is chosen.
+const SHARE: u32 = 4;
+/// The fewest slots of such a cache. With fewer, nothing is chosen.
+const SLOTS_MIN: u32 = 16;
 
 /// Deviations of chance by which a candidate must be ahead of the one in force.
 const SURE: f64 = 1.0;
@@ -75,16 +81,31 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// The order in force, and other candidates, all with the same number of slots.
-    pub fn new(first: Shadow, others: Vec<(usize, Shadow)>) -> Self {
-        let smaller = |(candidate, level)| Smaller {
-            candidate,
-            level,
-            won: 0,
-            lost: 0,
+    /// Smaller caches of the order in force, which is the first candidate, and of those that may follow it, beside shadows with
+    /// `slots`. `spec`: the policy of a candidate.
+    pub fn beside<'a>(
+        spec: impl Fn(usize) -> &'a PolicySpec,
+        slots: u32,
+        shape: &Shape,
+    ) -> Result<Option<Self>, SpecError> {
+        let slots = slots / SHARE;
+        if slots < SLOTS_MIN {
+            return Ok(None);
+        }
+        let smaller = |at: usize| level(spec(at), &Shape { slots, ..*shape });
+        let other = |candidate: usize| {
+            Ok(Smaller {
+                candidate,
+                level: smaller(candidate)?,
+                won: 0,
+                lost: 0,
+            })
         };
-        let others = others.into_iter().map(smaller).collect();
-        Self { first, others }
+        let others = candidates::openers().map(other);
+        Ok(Some(Self {
+            first: smaller(0)?,
+            others: others.collect::<Result<_, SpecError>>()?,
+        }))
     }
 
     /// An access of the sample. `counts`: whether a hit of it counts.

@@ -14,6 +14,8 @@ pub struct Rehearsal {
     /// The factor by which each request reduces the older lead.
     kept: f64,
     requests: u64,
+    /// Requests that count; recent ones weigh more.
+    weight: f64,
 }
 
 impl Rehearsal {
@@ -27,6 +29,7 @@ impl Rehearsal {
             apart: 0.0,
             kept: (-1.0 / memory.max(1.0)).exp(),
             requests: 0,
+            weight: 0.0,
         }
     }
 
@@ -41,6 +44,7 @@ impl Rehearsal {
             let more = f64::from(i8::from(is_mine) - i8::from(is_hit));
             self.ahead = self.ahead * self.kept + more;
             self.apart = self.apart * self.kept + more.abs();
+            self.weight = self.weight * self.kept + 1.0;
         }
     }
 
@@ -57,6 +61,17 @@ impl Rehearsal {
     /// The deviation that the lead would have by chance.
     pub fn deviation(&self) -> f64 {
         self.apart.sqrt()
+    }
+
+    /// Requests over which the lead is.
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// Reads what an access to `block` will need.
+    #[inline]
+    pub fn glance(&self, block: BlockId) -> u32 {
+        self.level.glance(block)
     }
 
     /// Whether the candidate holds a block.

@@ -2,6 +2,8 @@
 
 use super::candidates::{self, candidates};
 use super::opening::Opening;
+use super::pauses::WARMING;
+use super::real::Real;
 use super::scatter::scatter;
 use super::shadow::{Shadow, level, number};
 use super::upper::Upper;
@@ -27,13 +29,13 @@ const HANDICAP_MAX: f64 = 64.0;
 /// nothing, and at most.
 const SURE_STEP: f64 = 2.0;
 const SURE_MAX: f64 = 6.0;
-/// Slots of a shadow per slot of a smaller cache with which the order of the first evictions is chosen.
-const OPENING_SHARE: u32 = 4;
-/// The fewest slots of such a cache. With fewer, nothing is chosen.
-const OPENING_MIN: u32 = 16;
-
-/// Requests for each slot in which a change takes effect.
-const SETTLING: u32 = 4;
+/// Hits for each request that is compared by which a candidate must lead, unless shadows have all slots: with less, two orders that are
+/// about as good take turns.
+pub const GAIN: f64 = 0.001;
+/// Accesses of the sample after which candidates that need evictions rest until there are any.
+const RESTS_AFTER: u64 = 1 << 16;
+/// Accesses that wait at most until the shadows decide on them.
+const WAITING_MAX: usize = 256;
 
 /// One candidate.
 struct Candidate {
@@ -48,18 +50,6 @@ struct Candidate {
     score: f64,
     /// Factor of the lead that this candidate needs; doubled by each rehearsal in vain.
     handicap: f64,
-}
-
-/// The cache itself beside the shadow of the candidate in force. An order that keeps what it once had, as some do
-/// in a loop, may be stuck with worse blocks than its shadow.
-#[derive(Default)]
-struct Real {
-    hits: u64,
-    score: f64,
-    /// Requests that only one of the two hit, the later the more.
-    apart: f64,
-    /// Requests of the sample in which a change takes effect, and the cache counts as its shadow.
-    settling: u32,
 }
 
 /// All candidates.
@@ -86,21 +76,19 @@ pub struct Shadows {
     upper: Upper,
     /// Until the first eviction.
     opening: Option<Opening>,
-}
-
-/// The smaller caches of the candidates that may be in force first.
-fn opening(
-    candidates: &[Candidate],
-    slots: u32,
-    shape: &Shape,
-) -> Result<Option<Opening>, SpecError> {
-    if slots < OPENING_MIN {
-        return Ok(None);
-    }
-    let smaller = |at: usize| level(&candidates[at].spec, &Shape { slots, ..*shape });
-    let others = candidates::openers().map(|at| Ok((at, smaller(at)?)));
-    let others = others.collect::<Result<_, SpecError>>()?;
-    Ok(Some(Opening::new(smaller(0)?, others)))
+    /// Requests over which hits are compared, the later the more.
+    weight: f64,
+    /// Requests of the sample after a pause that are not compared.
+    warming: u32,
+    /// Accesses of the sample on which the shadows have decided.
+    decided: u64,
+    /// Whether candidates that need evictions rest, because nothing was evicted above for long.
+    rests: bool,
+    /// Accesses of the sample on which the shadows have not decided yet, each with its bit in [`Candidate::hits`], or 0 if
+    /// its hit does not count.
+    waiting: Vec<(Access, u64)>,
+    /// Which of these requests the leader of the cache held and count.
+    led: u64,
 }
 
 /// Slots of each shadow of a cache with this many.
@@ -112,7 +100,7 @@ impl Shadows {
     /// Empty shadows for a cache of this shape, which the first candidate leads.
     pub fn new(shape: &Shape, memory: f64, lead: f64) -> Result<Self, SpecError> {
         let mut new = Self::led_by(0, shape, memory, lead)?;
-        new.opening = opening(&new.candidates, new.slots / OPENING_SHARE, shape)?;
+        new.opening = Opening::beside(|at| &new.candidates[at].spec, new.slots, shape)?;
         Ok(new)
     }
 
@@ -155,6 +143,12 @@ impl Shadows {
             sure: 0.0,
             real: Real::default(),
             upper: Upper::new(shape.slots, salt),
+            weight: 0.0,
+            warming: 0,
+            decided: 0,
+            rests: false,
+            waiting: Vec::new(),
+            led: 0,
         })
     }
 
@@ -194,7 +188,11 @@ impl Shadows {
     /// one, and when it has filled the cache.
     #[inline]
     pub fn note_upper(&mut self, access: &Access) -> Option<(usize, AccessKind)> {
-        if self.upper.see(access.kind) {
+        let is_known = self.upper.see(access.kind);
+        if self.rests && self.upper.has_evicted() {
+            self.wake();
+        }
+        if is_known {
             // The upper cache has these blocks, too.
             return candidates::first_below().map(|first| (first, AccessKind::Read));
         }
@@ -202,6 +200,26 @@ impl Shadows {
             return self.below_one_timers();
         }
         None
+    }
+
+    /// The upper cache has evicted its first block. Candidates that rested hold what they held before, and their scores begin
+    /// where that of the order in force is.
+    #[cold]
+    fn wake(&mut self) {
+        self.catch_up();
+        self.rests = false;
+        let score = self.candidates[self.in_force].score;
+        for candidate in &mut self.candidates {
+            if candidate.needs_evictions {
+                candidate.score = score;
+            }
+        }
+    }
+
+    /// A pause has ended.
+    pub fn resume(&mut self) {
+        self.warming = WARMING * self.slots;
+        self.real.settle(self.warming);
     }
 
     #[cold]
@@ -249,7 +267,8 @@ impl Shadows {
     /// leader of the cache held the block; `is_hit`: whether the cache did. Returns whether a window has ended.
     #[inline]
     pub fn see(&mut self, access: &Access, led: bool, is_hit: bool) -> bool {
-        if scatter(access.block, self.salt) > self.threshold || access.kind == AccessKind::Preload {
+        let is_in = self.are_whole() || scatter(access.block, self.salt) <= self.threshold;
+        if !is_in || access.kind == AccessKind::Preload {
             return false;
         }
         self.decide(access, led, is_hit);
@@ -259,21 +278,42 @@ impl Shadows {
     fn decide(&mut self, access: &Access, led: bool, is_real_hit: bool) {
         let counts = self.counts(access.kind);
         let here = u64::from(counts) << (self.seen % WINDOW);
-        for candidate in &mut self.candidates {
-            let is_hit = match &mut candidate.shadow {
-                Some(shadow) => matches!(shadow.access(access), Outcome::Hit(_)),
-                None => led,
-            };
-            candidate.hits |= if is_hit { here } else { 0 };
-        }
-        self.real.hits |= if is_real_hit { here } else { 0 };
+        self.led |= if led { here } else { 0 };
+        self.real.see(is_real_hit, here);
         if counts {
             self.upper.note_counted(is_real_hit);
         }
+        self.waiting.push((*access, here));
         self.seen += u32::from(access.kind.is_demand());
-        if let Some(opening) = &mut self.opening {
-            opening.see(access, counts);
+        if self.seen >= WINDOW || self.waiting.len() >= WAITING_MAX {
+            self.catch_up();
         }
+    }
+
+    /// Lets the shadows decide on the accesses that wait, one shadow after the other: the processor then has the data and
+    /// the code of each in its nearest caches.
+    fn catch_up(&mut self) {
+        let led = std::mem::take(&mut self.led);
+        let rests = self.rests;
+        let all = self.candidates.iter_mut();
+        for candidate in all.filter(|it| !rests || !it.needs_evictions) {
+            let Some(shadow) = &mut candidate.shadow else {
+                candidate.hits |= led;
+                continue;
+            };
+            for (access, here) in &self.waiting {
+                let is_hit = matches!(shadow.access(access), Outcome::Hit(_));
+                candidate.hits |= if is_hit { *here } else { 0 };
+            }
+        }
+        if let Some(opening) = &mut self.opening {
+            for (access, here) in &self.waiting {
+                opening.see(access, *here != 0);
+            }
+        }
+        self.decided += self.waiting.len() as u64;
+        self.rests = self.decided >= RESTS_AFTER && !self.upper.has_evicted();
+        self.waiting.clear();
     }
 
     /// Whether the order of the first evictions is still to be chosen.
@@ -284,6 +324,7 @@ impl Shadows {
 
     /// Chooses the order of the first evictions, if another one than that in force.
     pub fn close_opening(&mut self) -> Option<usize> {
+        self.catch_up();
         let opening = self.opening.take()?;
         // Below a cache that reports its evictions another rule holds.
         if self.upper.has_evicted() {
@@ -304,8 +345,18 @@ impl Shadows {
         let memory = self.memory * f64::from(self.slots);
         let count = self.candidates.len();
         let seen = std::mem::take(&mut self.seen);
+        if self.warming > 0 {
+            self.warming = self.warming.saturating_sub(seen);
+            self.real.skip_window(seen);
+            for candidate in &mut self.candidates {
+                candidate.hits = 0;
+            }
+            return None;
+        }
         let kept = (-f64::from(seen) / memory).exp();
-        self.note_real(seen, kept);
+        self.weight = self.weight * kept + f64::from(seen);
+        self.real
+            .end_window(self.candidates[self.in_force].hits, seen, kept);
         for (at, one) in self.candidates.iter().enumerate() {
             for (other, apart) in self.candidates.iter().zip(&mut self.apart[at * count..]) {
                 *apart = *apart * kept + f64::from((one.hits ^ other.hits).count_ones());
@@ -316,6 +367,8 @@ impl Shadows {
             candidate.score = candidate.score * kept + hits;
         }
         let least = (self.lead() * f64::from(self.slots)).max(1.0);
+        let gain = if self.are_whole() { 0.0 } else { GAIN };
+        let least = least.max(gain * self.weight);
         let mut best: Option<usize> = None;
         for (at, candidate) in self.candidates.iter().enumerate() {
             if at == self.in_force {
@@ -333,24 +386,12 @@ impl Shadows {
         best
     }
 
-    /// Counts the hits of the cache itself in a window that ends.
-    fn note_real(&mut self, seen: u32, kept: f64) {
-        let shadow = self.candidates[self.in_force].hits;
-        let real = &mut self.real;
-        let mut hits = std::mem::take(&mut real.hits);
-        if real.settling > 0 {
-            hits = shadow;
-        }
-        real.settling = real.settling.saturating_sub(seen);
-        real.score = real.score * kept + f64::from(hits.count_ones());
-        real.apart = real.apart * kept + f64::from((hits ^ shadow).count_ones());
-    }
-
     /// By how many hits the cache is behind the shadow of the candidate in force, if not by chance.
     fn behind(&self) -> f64 {
-        let behind = self.candidates[self.in_force].score - self.real.score;
-        let is_sure = !self.are_whole() && behind > SURE_MAX * self.real.apart.sqrt();
-        if is_sure { behind } else { 0.0 }
+        if self.are_whole() {
+            return 0.0;
+        }
+        self.real.behind(self.candidates[self.in_force].score)
     }
 
     /// The lead of a candidate over the current one, in hits.
@@ -363,16 +404,13 @@ impl Shadows {
         for candidate in &mut self.candidates {
             candidate.handicap = 1.0;
         }
-        self.real = Real {
-            score: self.candidates[at].score,
-            settling: SETTLING * self.slots,
-            ..Real::default()
-        };
+        self.real = Real::behind_change(self.candidates[at].score, self.slots);
         std::mem::replace(&mut self.in_force, at)
     }
 
     /// Takes the shadow of a candidate that is to lead the cache.
     pub fn lend(&mut self, at: usize) -> Option<Shadow> {
+        self.catch_up();
         self.candidates[at].shadow.take()
     }
 
@@ -400,6 +438,7 @@ impl Shadows {
 
     /// The size of the cache has changed.
     pub fn resize(&mut self, slots: u32) {
+        self.catch_up();
         self.upper.resize(slots);
         self.slots = self.resized(slots);
         self.opening = None;
@@ -415,7 +454,7 @@ impl Shadows {
         let mut new = Self::led_by(self.in_force, shape, self.memory, self.lead)?;
         std::mem::swap(&mut new.upper, &mut self.upper);
         new.upper.resize(shape.slots);
-        new.real.settling = SETTLING * new.slots;
+        new.real = Real::behind_change(0.0, new.slots);
         *self = new;
         Ok(())
     }

@@ -43,6 +43,18 @@ fn best(slots: u32, reads: &[u64], from: usize) -> f64 {
         .fold(0.0, f64::max)
 }
 
+/// A pause lasts 52,000 requests here.
+#[test]
+fn a_loop_that_begins_in_a_pause_is_found_before_the_pause_was_to_end() {
+    const SLOTS: u32 = 400;
+    let first: Vec<u64> = skewed(270_000, 4000).collect();
+    let second = looping(30_000, 800).map(|block| 10_000 + block);
+    let reads: Vec<u64> = first.iter().copied().chain(second).collect();
+    let from = first.len() + 5000;
+    let chosen = ratio("auto", SLOTS, &reads, from);
+    assert!(chosen > 0.3, "{chosen}");
+}
+
 /// From a skew to a loop that the cache cannot hold: a turnover is as many misses as slots, so two are
 /// at least 1,600 requests where a half hits.
 #[test]
