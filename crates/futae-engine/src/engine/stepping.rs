@@ -12,12 +12,16 @@ impl State {
     /// Decides on a request if this step has room for it, otherwise in a later one. Once a request
     /// is left for later, those that follow it stay behind it.
     pub fn begin_in_turn(&mut self, request: Request, effects: &mut Effects) {
-        self.in_turn(request, effects, Self::begin, Rest::Begin);
+        self.in_turn(request, effects, Self::begin, |_, request| {
+            Rest::Begin(request)
+        });
     }
 
     /// As [`begin_in_turn`](Self::begin_in_turn), for a request that began before and had to wait, or for a part of one.
     pub fn go_on_in_turn(&mut self, request: Request, effects: &mut Effects) {
-        self.in_turn(request, effects, Self::decide, Rest::Decide);
+        self.in_turn(request, effects, Self::decide, |state, request| {
+            Rest::Decide(state.under_way.left.insert(request))
+        });
     }
 
     #[inline]
@@ -26,13 +30,13 @@ impl State {
         request: Request,
         effects: &mut Effects,
         now: impl FnOnce(&mut Self, Request, &mut Effects),
-        later: impl FnOnce(Request) -> Rest,
+        later: impl FnOnce(&mut Self, Request) -> Rest,
     ) {
         if self.steps.has_room_for(self.blocks_of(&request)) {
             now(self, request, effects);
         } else {
             self.steps.fill();
-            effects.later(later(request));
+            effects.later(later(self, request));
         }
     }
 
@@ -59,7 +63,10 @@ impl State {
     fn go_on(&mut self, rest: Rest, effects: &mut Effects) {
         match rest {
             Rest::Begin(request) => self.begin(request, effects),
-            Rest::Decide(request) => self.decide(request, effects),
+            Rest::Decide(key) => {
+                let request = self.under_way.left.remove(key);
+                self.decide(request, effects);
+            }
             Rest::First(key) => self.go_on_first(key, effects),
             Rest::Write(deciding) => self.decide_write(deciding, effects),
             Rest::Written(ending) => self.end_write(ending, effects),

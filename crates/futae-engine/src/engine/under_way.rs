@@ -28,6 +28,8 @@ pub struct UnderWay {
     pub runs: Slab<Run>,
     /// The requests that no other one may overtake.
     pub line: Line,
+    /// Requests that have waited, and are decided on in a later step.
+    pub left: Slab<Request>,
     /// Whether the request that is decided on has just come: it has not waited yet.
     pub is_new: bool,
     /// The queue of the last request that began to wait in one, until somebody has taken note.

@@ -5,11 +5,15 @@ mod common;
 mod demote;
 
 use common::{BLOCK, ManualStore, Setup, initial, kept_up_to, setup, setup_writing, take, write};
-use futae_engine::{Keeper, KeeperStatus, News, OnEviction, Operation};
+use futae_engine::{
+    Engine, EngineOptions, Keeper, KeeperStatus, News, OnEviction, Operation, Store, World,
+};
 use futae_policy::{BlockId, Class, HashIndex, Level, Prng, Shape, build};
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 /// A page cache of the test's.
 #[derive(Default)]
@@ -295,5 +299,91 @@ fn a_page_whose_write_waits_is_not_given_up() {
     setup.store.release_all();
     take(&read).expect("answered").expect("read");
     take(&behind).expect("answered").expect("written");
+    setup.engine.audit();
+}
+
+/// A thread that looks which pages it may drop while another one is between two steps.
+#[derive(Default)]
+struct Looker {
+    engine: Mutex<Weak<Engine>>,
+    block: Mutex<Option<BlockId>>,
+    /// How often it has looked, and how often it would have dropped the page.
+    looked: Mutex<(u32, u32)>,
+}
+
+impl World for Looker {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn apart(&self, _name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        work();
+        Ok(())
+    }
+
+    fn has_clock_threads(&self) -> bool {
+        false
+    }
+
+    fn between_steps(&self) {
+        let engine = self.engine.lock().expect("whole").upgrade();
+        let block = *self.block.lock().expect("whole");
+        let (Some(engine), Some(block)) = (engine, block) else {
+            return;
+        };
+        engine.forget(&[block], 0);
+        let mut unwanted = vec![block];
+        engine.retain_unwanted(&mut unwanted);
+        let mut looked = self.looked.lock().expect("whole");
+        looked.0 += 1;
+        looked.1 += unwanted.len() as u32;
+    }
+}
+
+/// Those that waited for a write go on in several steps.
+#[test]
+fn a_page_whose_write_is_left_for_the_next_step_is_not_given_up() {
+    let world = Arc::new(Looker::default());
+    let options = EngineOptions {
+        block_bytes: BLOCK,
+        capacity_blocks: 16,
+        policy: "sieve".parse().expect("a policy"),
+        seed: 1,
+        on_eviction: OnEviction::None,
+        decision_log: None,
+        write_back: None,
+    };
+    let engine = Engine::in_world(&options, Arc::clone(&world) as _).expect("an engine");
+    let store = ManualStore::new(64);
+    let below: Arc<dyn Store> = Arc::clone(&store) as _;
+    let volume = engine.add_volume("test", below, Class::NORMAL);
+    let volume = volume.expect("a volume");
+    let setup = Setup {
+        engine,
+        store,
+        volume,
+    };
+    let _pages = Pages::of(&setup);
+    setup.engine.set_step_blocks(1);
+    setup.store.set(|inside| inside.hold = true);
+    let client = setup.engine.join(setup.volume);
+    let put = |at: u64, blocks: u64| {
+        let data = vec![7; (blocks * BLOCK) as usize];
+        setup.start(client, at, write(at * BLOCK, &data))
+    };
+    let first = put(0, 2);
+    let behind = [put(0, 1), put(1, 1)];
+    *world.engine.lock().expect("whole") = Arc::downgrade(&setup.engine);
+    *world.block.lock().expect("whole") = Some(BlockId::new(setup.volume, 1));
+    setup.store.release(0, false);
+    take(&first).expect("answered").expect("written");
+    *world.block.lock().expect("whole") = None;
+    let (looked, dropped) = *world.looked.lock().expect("whole");
+    assert!(looked > 1, "all was decided at once");
+    assert_eq!(dropped, 0, "of {looked}");
+    setup.store.release_all();
+    for answer in behind {
+        take(&answer).expect("answered").expect("written");
+    }
     setup.engine.audit();
 }

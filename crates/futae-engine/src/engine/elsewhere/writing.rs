@@ -37,7 +37,8 @@ impl State {
             .chain(runs.flat_map(|(_, run)| &run.parked));
         let throttled = self.volumes.iter();
         let throttled = throttled.flat_map(|volume| &volume.dirt.throttled);
-        let parked = parked.chain(self.under_way.line.requests());
+        let left = self.under_way.left.iter().map(|(_, request)| request);
+        let parked = parked.chain(self.under_way.line.requests()).chain(left);
         parked.chain(throttled).filter_map(written).collect()
     }
 }
