@@ -5,6 +5,7 @@ mod disk;
 mod growing;
 mod kept;
 mod model;
+mod overlaps;
 
 use std::ops::Range;
 
