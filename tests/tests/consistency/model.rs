@@ -468,20 +468,14 @@ impl Volume {
             } else {
                 done.to_string()
             };
-            text += &format!(
-                "\n  {may}: operation {} {:?}, from {issue} to {end}",
-                one.op,
-                short(&one.value)
-            );
+            let what = match &one.value {
+                Value::Bytes(_) => "in part".to_owned(),
+                value => format!("{value:?}"),
+            };
+            let op = one.op;
+            text += &format!("\n  {may}: operation {op} {what}, from {issue} to {end}");
         }
         text
-    }
-}
-
-fn short(value: &Value) -> String {
-    match value {
-        Value::Bytes(_) => "in part".to_owned(),
-        other => format!("{other:?}"),
     }
 }
 

@@ -161,8 +161,8 @@ impl Auto {
         if let Some(rehearsal) = &mut self.rehearsal {
             rehearsal.see(access, is_hit, self.shadows.counts(access.kind));
         }
-        let is_over = !self.pauses.is_paused()
-            && self.shadows.see(access, self.content.led(is_hit), is_hit);
+        let is_over =
+            !self.pauses.is_paused() && self.shadows.see(access, self.content.led(is_hit), is_hit);
         if let Some((first, handover)) = self.shadows.note_upper(access) {
             return self.begin_below(first, handover);
         }
@@ -229,7 +229,10 @@ impl Auto {
             let is_best = best == Some(rehearsal.candidate());
             let patience = if is_best { longest } else { PATIENCE };
             let ahead = rehearsal.ahead();
-            has_won = ahead >= needed.max(SURE_REHEARSED * rehearsal.deviation()).max(GAIN * rehearsal.weight());
+            has_won = ahead
+                >= needed
+                    .max(SURE_REHEARSED * rehearsal.deviation())
+                    .max(GAIN * rehearsal.weight());
             // The first change is tried at once. One after another must pay what it costs.
             if has_won && !self.remarks.is_empty() {
                 let is_held = |block| rehearsal.holds(block);
