@@ -10,7 +10,7 @@ use super::sizing::{Sizing, check_sizes};
 use super::state::State;
 use super::status::EngineStatus;
 use super::verify::Keys;
-use super::volume::Volume;
+use super::volume::{Volume, name_in};
 use super::world::{Machine, World};
 use crate::arena::give_long_pieces_back;
 use crate::{
@@ -157,7 +157,7 @@ impl Engine {
 
     /// The name of a volume; empty if no volume has this number.
     pub fn volume_name(&self, volume: VolumeId) -> String {
-        self.lock().name_of(volume)
+        name_in(&self.lock().volumes, volume)
     }
 
     /// The histogram in which front ends record the latencies of requests for a volume; reports

@@ -3,7 +3,8 @@
 //! A request waits for work under way in its range, and is decided again when that has ended. Until then others may have begun
 //! elsewhere in its range, and it waits for one of those. If that could happen again and again, a steady stream of requests for
 //! parts of its range would hold it up for ever. So a request that has to wait a second time is *first* in its range: until it
-//! begins, no other request begins there. Those that overlap it stand behind it.
+//! begins, no other request begins there. Those that overlap it stand behind it. A request that overlaps several first ones can be
+//! sent from the queue of one to the end of the queue of another: between crowds, how often that happens is not bounded.
 
 use super::flights::Span;
 use super::ranges::Ranges;

@@ -3,9 +3,9 @@
 use super::flights::Span;
 use super::front::Engine;
 use super::recording::{RecordedPart, Recording};
-use super::removal::name_in;
 use super::sampling::{SampledPart, Sampling};
 use super::state::State;
+use super::volume::name_in;
 use crate::{Operation, Request};
 
 impl State {

@@ -56,11 +56,6 @@ impl Engine {
 }
 
 impl State {
-    /// The name of a volume.
-    pub fn name_of(&self, volume: VolumeId) -> String {
-        name_in(&self.volumes, volume)
-    }
-
     /// Gives a volume a number, reusing a free one if possible. Hashes of the number's previous
     /// volume are never believed of this one, nor its recorded requests taken for requests of this one.
     pub fn place_volume(&mut self, mut volume: Volume) -> Result<VolumeId, SetupError> {
@@ -83,10 +78,4 @@ impl State {
         let at = self.free_volumes.iter().rposition(|free| !is_named(free))?;
         Some(self.free_volumes.remove(at))
     }
-}
-
-/// The name of a volume of these; empty if there is none with that number.
-pub fn name_in(volumes: &[Volume], volume: VolumeId) -> String {
-    let known = volumes.get(usize::from(volume.0));
-    known.map_or_else(String::new, |known| known.name.clone())
 }

@@ -12,7 +12,7 @@ use super::residents::Residents;
 use super::tally::Tally;
 use super::verify::DemotionTally;
 use crate::{Latencies, Store};
-use futae_policy::Class;
+use futae_policy::{Class, VolumeId};
 use std::sync::Arc;
 
 /// A volume of the cache.
@@ -91,4 +91,10 @@ impl Volume {
             kept: None,
         }
     }
+}
+
+/// The name of a volume of these; empty if there is none with that number.
+pub fn name_in(volumes: &[Volume], volume: VolumeId) -> String {
+    let known = volumes.get(usize::from(volume.0));
+    known.map_or_else(String::new, |known| known.name.clone())
 }
