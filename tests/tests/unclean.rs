@@ -6,7 +6,7 @@ use futae_tests::BLOCK;
 use futae_tests::binary::futae;
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
-use futae_tests::tools::{has, has_fuse, has_root, run, text};
+use futae_tests::tools::{Need, has, has_fuse, has_root, run, skip, text};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::symlink;
@@ -84,6 +84,57 @@ fn the_first_flush_after_a_kill_fails_and_the_second_does_not() {
     stage.serve(&THROUGH);
     good(connect(&stage).flush());
     stage.stop_serve();
+}
+
+/// Gives a mark the look of one that was made before this machine was started. How many lines said which start it was.
+fn age_mark(stage: &Stage) -> usize {
+    let boot =
+        fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a kernel that says it");
+    let note = fs::read_to_string(stage.path(MARK)).expect("a mark");
+    let old = note.replace(boot.trim(), "00000000-1111-2222-3333-444444444444");
+    fs::write(stage.path(MARK), &old).expect("room");
+    note.lines()
+        .filter(|line| line.contains(boot.trim()))
+        .count()
+}
+
+#[test]
+fn clients_that_ended_with_their_machine_need_not_be_told() {
+    if fs::metadata("/etc/machine-id").is_err() {
+        skip(Need::Systemd, "this machine has no /etc/machine-id");
+        return;
+    }
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&LATE);
+    fill(&stage, &mut connect(&stage));
+    stage.kill_serve();
+    assert_eq!(age_mark(&stage), 1);
+    // Of a cache that writes through, too.
+    for words in [&LATE[..], &THROUGH[..]] {
+        let mut server = Server::start(&stage, words);
+        server.ready();
+        good(connect(&stage).flush());
+        let errors = server.stop();
+        let is_told = errors.contains("not flushed") && errors.contains("started again");
+        assert_eq!(is_told, words == LATE, "{errors}");
+        assert!(!stage.path(MARK).exists(), "it is of no use any more");
+    }
+}
+
+#[test]
+fn a_client_of_another_machine_is_told_though_this_one_was_started_again() {
+    let mut stage = Stage::new(BLOCKS);
+    let mut networked = LATE.to_vec();
+    networked.extend(["--listen", "tcp:127.0.0.1:0"]);
+    stage.serve(&networked);
+    fill(&stage, &mut connect(&stage));
+    stage.kill_serve();
+    assert_eq!(age_mark(&stage), 0, "its clients may be there yet");
+    stage.serve(&LATE);
+    let mut client = connect(&stage);
+    assert!(is_refused(client.flush()));
+    good(client.flush());
+    stage.kill_serve();
 }
 
 #[test]

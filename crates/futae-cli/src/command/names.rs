@@ -67,7 +67,7 @@ pub fn first_directory(list: OsString) -> PathBuf {
 }
 
 /// A checksum of a name (FNV-1a, 64 bits): the same in every version of this program.
-fn checksum(name: &str) -> u64 {
+pub fn checksum(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -15,6 +15,7 @@ mod memory;
 mod opener;
 mod plan;
 mod privileges;
+mod reach;
 mod reload;
 mod remarks;
 mod server_options;

@@ -7,6 +7,7 @@ use super::evictions::EvictionArgs;
 use super::exports::{blocks_of, export};
 use super::memory::KeptMemory;
 use super::privileges::PrivilegeArgs;
+use super::reach::Reach;
 use super::state::KeptState;
 use super::unclean::UncleanArgs;
 use futae_control::check_cache_bytes;
@@ -26,6 +27,8 @@ pub(super) struct Opener {
     pub(super) timeout: Duration,
     /// What is done about writes that an earlier server lost.
     pub(super) unclean: UncleanArgs,
+    /// From where clients come.
+    pub(super) reach: Reach,
     pub(super) privileges: PrivilegeArgs,
     /// What is believed of evicted blocks.
     pub(super) evictions: EvictionArgs,
@@ -241,7 +244,8 @@ impl Opener {
     ) -> Result<Export, Failure> {
         let class = self.classes.class_of(spec);
         let volume = engine.add_volume(&spec.name, store, class)?;
-        if let Err(failure) = self.unclean.guard(spec, engine, volume, &self.privileges) {
+        let about = (&self.privileges, &self.reach);
+        if let Err(failure) = self.unclean.guard(spec, engine, volume, about) {
             // Nothing has been asked for.
             let _ = engine.take_out_volume(volume, Duration::ZERO);
             return Err(failure);

@@ -5,6 +5,7 @@ use super::clashes;
 use super::exports::{blocks_of, divide, export};
 use super::memory::KeptMemory;
 use super::opener::{OpenSource, Opener};
+use super::reach::Reach;
 use super::server_options::server_options;
 use super::state::KeptState;
 use crate::command::observe_args::Observe;
@@ -96,6 +97,7 @@ impl Plan {
             classes,
             timeout: args.store.timeout()?,
             unclean: args.unclean.clone(),
+            reach: Reach::of(&server.gates),
             privileges: args.privileges.clone(),
             evictions: args.evictions.clone(),
             demotion: server.demotion,

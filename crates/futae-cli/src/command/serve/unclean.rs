@@ -4,6 +4,7 @@
 use super::super::names::{file_name, first_directory};
 use super::super::volumes::{Source, VolumeSpec, real_socket};
 use super::privileges::{PrivilegeArgs, as_user};
+use super::reach::{Reach, boot_id, has_ended};
 use crate::command::state::name_of;
 use anyhow::anyhow;
 use futae_engine::{Engine, MarkFile, UncleanMark};
@@ -46,14 +47,14 @@ impl UncleanArgs {
         spec: &VolumeSpec,
         engine: &Engine,
         volume: VolumeId,
-        privileges: &PrivilegeArgs,
+        (privileges, reach): (&PrivilegeArgs, &Reach),
     ) -> Result<(), Failure> {
         if engine.is_read_only(volume) {
             return Ok(());
         }
         let (name, source) = (&spec.name, &spec.source);
         let writes_back = engine.writes_back();
-        let Places { made, looked_at } = self.places(spec);
+        let Places { made, looked_at } = self.places(spec, reach);
         let mut found = Vec::new();
         for (at, mark) in made.iter().chain(&looked_at).enumerate() {
             match mark.found() {
@@ -91,8 +92,21 @@ impl UncleanArgs {
                     .collect(),
             ),
         };
+        // A mark that cannot be read may be of any server.
+        let is_over = |(mark, _): &(&MarkFile, _)| {
+            let note = std::fs::read_to_string(mark.path());
+            note.is_ok_and(|note| has_ended(&note))
+        };
+        let has_accepted = if self.accept_lost_writes {
+            Some("accepted")
+        } else {
+            let are_all_over = !found.is_empty() && found.iter().all(is_over);
+            are_all_over.then_some(
+                "its clients ended when this machine was started again, so no FLUSH fails",
+            )
+        };
         let found_marks = found.iter().map(|(mark, _)| *mark);
-        let doomed: Vec<&MarkFile> = match self.accept_lost_writes {
+        let doomed: Vec<&MarkFile> = match has_accepted.is_some() {
             true => {
                 let is_there = |mark: &&MarkFile| matches!(mark.found(), Ok(Some(_)));
                 found_marks.chain(marks.0.iter().filter(is_there)).collect()
@@ -101,15 +115,15 @@ impl UncleanArgs {
         };
         for mark in doomed {
             // A mark that is made anew before the first write need not be gone for good.
-            let removed = match self.accept_lost_writes && writes_back {
+            let removed = match has_accepted.is_some() && writes_back {
                 true => mark.forget(),
                 false => mark.clear(),
             };
             removed.map_err(|error| anyhow!("{}: {error}", mark.path().display()))?;
         }
-        if self.accept_lost_writes {
+        if let Some(why) = has_accepted {
             if let Some(loss) = loss.take() {
-                warn!(export = name, "{loss}; accepted");
+                warn!(export = name, "{loss}; {why}");
             }
         } else if let Some(loss) = &loss {
             warn!(
@@ -152,7 +166,7 @@ impl UncleanArgs {
     }
 
     /// Where the mark of an export may be.
-    fn places(&self, spec: &VolumeSpec) -> Places {
+    fn places(&self, spec: &VolumeSpec, reach: &Reach) -> Places {
         let real = match &spec.source {
             Source::File(path) => path.canonicalize().ok(),
             Source::Nbd(_) => None,
@@ -175,9 +189,10 @@ impl UncleanArgs {
         let all: String = made.iter().map(|path| named(path)).collect();
         let note = format!(
             "futae serve (process {}) has answered writes to {full}, export {}, that are not on stable storage yet.\n\
-             If it is not running any more, those that were not flushed may be lost.\n{all}",
+             If it is not running any more, those that were not flushed may be lost.\n{}{all}",
             std::process::id(),
-            spec.name
+            spec.name,
+            reach.line(&spec.name)
         );
         let [made, looked_at] = [made, looked_at].map(|paths| {
             let marks = paths.into_iter();
@@ -253,8 +268,7 @@ fn resolved(source: &Source) -> Option<String> {
         Source::File(path) => format!("device {}", path.metadata().ok()?.rdev()),
         Source::Nbd(uri) => real_socket(uri)?.to_string(),
     };
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(format!("{name} {}", boot.trim()))
+    Some(format!("{name} {}", boot_id()?))
 }
 
 fn refused(name: &str, mark: &MarkFile, error: &std::io::Error) -> Failure {
