@@ -1,13 +1,15 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak nightly kills vopr crash-states planted-bugs sanitize suites bench bench-isolation reference lint
+.PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak nightly kills power-offs vopr crash-states planted-bugs sanitize suites bench bench-isolation reference lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for new inputs, from those of fuzz/saved on. Longer runs are for a night.
 FUZZ_SECONDS ?= 10
 # How often `make kills` ends a server.
 KILLS ?= 1000
+# How often `make power-offs` cuts the power of a guest.
+POWER_OFFS ?= 200
 # Arguments of `make demo`, `make soak`, `make vopr`, `make bench` and others, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
 ARGS ?=
 
@@ -59,6 +61,9 @@ nightly: ## everything at once for an hour, with memory, descriptors and threads
 
 kills: ## servers killed and upgraded under load with a verified write log, KILLS times in each write mode
 	FUTAE_MEMORY_KILLS=$(KILLS) $(CARGO) test --release --locked -p futae-tests --test kept_memory killed_under -- --nocapture --test-threads 1
+
+power-offs: ## guests whose power is cut while they write, and often their server with it, POWER_OFFS times in each write mode
+	FUTAE_POWER_OFFS=$(POWER_OFFS) $(CARGO) test --release --locked -p futae-tests --test power_off -- --nocapture --test-threads 1
 
 vopr: ## the real engine simulated over failing disks from one seed; ARGS="--seed N --seconds N --runs N --trace"
 	@$(CARGO) run --quiet --profile vopr --locked -p futae-vopr -- run $(ARGS)

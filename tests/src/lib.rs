@@ -16,6 +16,7 @@
 //! | [`rings`] | FUSE over io_uring, switched on for a test |
 //! | [`direct`] | files past the page cache |
 //! | [`ledger`] | writers that keep a record of what was promised to them |
+//! | [`promises`] | what a guest said to be on stable storage before its power was cut |
 //! | [`predict`] | what the simulator says about the very same requests |
 //! | [`web`] | a web server of files, in ranges, as object stores have it |
 //! | [`tidy`] | the rules for this source tree |
@@ -35,6 +36,7 @@ pub mod package;
 pub mod predict;
 pub mod process;
 pub mod programs;
+pub mod promises;
 pub mod rings;
 pub mod stage;
 pub mod systemd;
