@@ -4,8 +4,10 @@ use crate::channel::Channel;
 use crate::error::{GuestError, file, host};
 use crate::initramfs::{self, Contents};
 use crate::modules::Modules;
+use crate::monitor::Monitor;
 use crate::packages::Packages;
 use crate::plan::{Disk, HostCache, Plan};
+use serde_json::Value;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -165,6 +167,18 @@ impl Guest {
     #[must_use]
     pub fn second_monitor(&self) -> PathBuf {
         self.directory.path().join(SECOND_MONITOR)
+    }
+
+    /// Gives QEMU an order of its machine protocol, such as `json!({ "execute": "query-status" })`; what it returns. Only of a guest
+    /// with a [`monitor`](Self::monitor) that no other program has.
+    ///
+    /// # Errors
+    ///
+    /// QEMU refuses it, or does not answer.
+    pub fn order_qemu(&self, order: &Value) -> Result<Value, GuestError> {
+        let monitor = Monitor::open(&self.monitor(), self.deadline);
+        let told = monitor.and_then(|mut monitor| monitor.order(order));
+        told.map_err(|error| host(format!("QEMU does not take {order}: {error}"))(error))
     }
 
     /// All that the guest's kernel and its first program have said.

@@ -27,6 +27,7 @@ mod guest;
 mod initramfs;
 mod migration;
 mod modules;
+mod monitor;
 mod packages;
 mod plan;
 
