@@ -48,9 +48,14 @@ impl DirtyLog {
         Ok(())
     }
 
-    /// Turns logging on or off.
-    pub(crate) fn turn(&self, on: bool) {
-        self.is_on.store(on, SeqCst);
+    /// Turns logging on or off. Returns whether it was on.
+    pub(crate) fn turn(&self, on: bool) -> bool {
+        self.is_on.swap(on, SeqCst)
+    }
+
+    /// Whether the guest is being migrated.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(SeqCst)
     }
 
     /// Marks the pages of a written range.

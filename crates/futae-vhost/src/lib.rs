@@ -11,6 +11,7 @@ mod call;
 mod chain;
 mod claim;
 mod control;
+mod departure;
 mod device;
 mod dirty_log;
 mod inflight;

@@ -3,6 +3,7 @@
 use crate::announcer::Announcer;
 use crate::call::make_nonblocking;
 use crate::control::Control;
+use crate::departure;
 use crate::device::{Device, F_LOG_ALL, F_PROTOCOL_FEATURES, QUEUE_SIZE_MAX, QUEUES_MAX};
 use crate::dirty_log::{DirtyLog, UsedRingLog};
 use crate::inflight::InflightRegion;
@@ -12,6 +13,7 @@ use crate::ring::{Addresses, Ring};
 use crate::room::Room;
 use crate::traffic::Traffic;
 use futae_engine::JoinedClient;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -51,7 +53,11 @@ pub fn serve(
     announcer: &Announcer,
     memory: &GuestMemory,
 ) -> std::result::Result<(), VhostError> {
+    let stream_of_session = stream
+        .try_clone()
+        .map_err(|error| VhostError(error.to_string()))?;
     let session = Session {
+        stream: stream_of_session,
         disk: Arc::new(JoinedClient::join(&device.engine, device.volume)),
         device: device.clone(),
         rooms: Box::new(rooms),
@@ -89,6 +95,8 @@ struct Session {
     features: u64,
     inflight: Option<InflightRegion>,
     dirty_log: Arc<DirtyLog>,
+    /// Its connection.
+    stream: UnixStream,
 }
 
 impl Drop for Session {
@@ -163,6 +171,14 @@ impl Session {
     }
 }
 
+/// Whether the frontend, or a server that ends, has closed the connection.
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut looked_at = [PollFd::new(stream, PollFlags::RDHUP)];
+    let is_found = poll(&mut looked_at, Some(&Timespec::default()));
+    // A poll that fails says nothing.
+    is_found.is_ok_and(|count| count > 0)
+}
+
 fn unsupported<T>(what: &str) -> Result<T> {
     let error = io::Error::new(io::ErrorKind::Unsupported, what.to_owned());
     Err(Error::ReqHandlerError(error))
@@ -196,7 +212,10 @@ impl VhostUserBackendReqHandlerMut for Session {
             return Err(Error::InvalidParam);
         }
         self.features = features;
-        self.dirty_log.turn(features & F_LOG_ALL != 0);
+        let is_logged = features & F_LOG_ALL != 0;
+        if !self.dirty_log.turn(is_logged) && is_logged {
+            departure::prepare(&self.device);
+        }
         if features & F_PROTOCOL_FEATURES == 0 {
             for ring in &mut self.rings {
                 ring.is_enabled = true;
@@ -270,6 +289,9 @@ impl VhostUserBackendReqHandlerMut for Session {
         ring.kick = None;
         ring.call.set(None);
         let base = u32::from(ring.next_available);
+        if self.dirty_log.is_on() {
+            departure::settle(&self.device, || !has_hung_up(&self.stream));
+        }
         Ok(VhostUserVringState::new(index, base))
     }
 
