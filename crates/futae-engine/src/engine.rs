@@ -27,6 +27,7 @@ mod frames;
 mod front;
 mod generations;
 mod growing;
+mod handover;
 mod hints;
 mod holders;
 mod in_place;

@@ -7,6 +7,7 @@ mod end;
 mod holder;
 mod identity;
 mod image_locks;
+mod incoming;
 mod io;
 mod job;
 mod length;
@@ -25,6 +26,7 @@ use disk::Disk;
 pub use disk::FileIo;
 use end::End;
 pub use holder::{LockHolder, lock_holder};
+use incoming::Possession;
 use job::{Job, Work};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -66,13 +68,27 @@ struct Inner {
     dropped: OnceLock<Arc<File>>,
     disk: Arc<Disk>,
     buffered_fallbacks: AtomicU64,
+    possession: Possession,
 }
 
 impl FileStore {
     /// Opens a regular file or block device and locks it against other futae processes
     /// (exclusively, or shared for reading).
     pub fn open(path: &Path, read_only: bool) -> Result<Self, SetupError> {
-        Self::open_with(path, read_only, &FileIo::new())
+        Self::open_with(path, read_only, Possession::taken(), &FileIo::new())
+    }
+
+    /// Opens a regular file or block device for writing which another process may have locked, because the guest that uses it is
+    /// migrated from there to here. Takes the lock as soon as it is free ([`Store::is_ours`]). The store has no identity and no
+    /// stamp: what was cached of it earlier is out of date.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open), except that it may be in use.
+    pub fn open_incoming(path: &Path) -> Result<Self, SetupError> {
+        let store = Self::open_with(path, false, Possession::coming(), &FileIo::new())?;
+        incoming::take_later(&store.inner, path)?;
+        Ok(store)
     }
 
     /// Whether a path can be opened as a store, as far as reading it shows, and the size that it would have. Nothing is locked.
@@ -87,7 +103,12 @@ impl FileStore {
         })
     }
 
-    fn open_with(path: &Path, read_only: bool, io: &FileIo) -> Result<Self, SetupError> {
+    fn open_with(
+        path: &Path,
+        read_only: bool,
+        possession: Possession,
+        io: &FileIo,
+    ) -> Result<Self, SetupError> {
         let refused = |problem: String| SetupError::Open {
             path: path.to_owned(),
             problem,
@@ -111,7 +132,9 @@ impl FileStore {
         // process was killed. The lock on that descriptor therefore protects the image until the
         // write has landed.
         let locked = direct.as_ref().unwrap_or(&buffered);
-        lock::lock(locked, read_only).map_err(|_| refused(holder::in_use(&buffered)))?;
+        if !possession.is_incoming {
+            lock::lock(locked, read_only).map_err(|_| refused(holder::in_use(&buffered)))?;
+        }
         let direct = direct.map(|fd| Arc::new(File::from(fd)));
         let end = match file_type {
             FileType::RegularFile => End::fixed(size_bytes),
@@ -127,6 +150,7 @@ impl FileStore {
             dropped: OnceLock::new(),
             disk: Arc::clone(&io.0),
             buffered_fallbacks: AtomicU64::new(0),
+            possession,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -159,6 +183,7 @@ impl FileStore {
             dropped: OnceLock::new(),
             disk: Arc::clone(&io.0),
             buffered_fallbacks: AtomicU64::new(0),
+            possession: Possession::taken(),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -388,11 +413,25 @@ fn cannot(error: &std::io::Error) -> bool {
 
 impl Store for FileStore {
     fn identity(&self) -> Option<[u8; 16]> {
-        identity::identity(&self.inner.buffered)
+        match self.inner.possession.is_incoming {
+            true => None,
+            false => identity::identity(&self.inner.buffered),
+        }
     }
 
     fn stamp(&self) -> Option<StoreStamp> {
-        stamp::stamp(&self.inner.buffered)
+        match self.inner.possession.is_incoming {
+            true => None,
+            false => stamp::stamp(&self.inner.buffered),
+        }
+    }
+
+    fn is_incoming(&self) -> bool {
+        self.inner.possession.is_incoming
+    }
+
+    fn is_ours(&self) -> bool {
+        self.inner.possession.is_locked()
     }
 
     fn size_bytes(&self) -> u64 {
@@ -527,7 +566,7 @@ mod tests {
             .set_len(1 << 20)
             .expect("its size");
         let io = FileIo::by(Io::Threads(Threads::new()));
-        let store = FileStore::open_with(&path, false, &io).expect("a store");
+        let store = FileStore::open_with(&path, false, Possession::taken(), &io).expect("a store");
         let wait = |operation| {
             let (sender, receiver) = mpsc::sync_channel(1);
             store.submit(

@@ -17,6 +17,11 @@ pub trait UncleanMark: Send + Sync {
     /// The operating system's error; the state of the mark is then unknown.
     fn set(&self) -> io::Result<()>;
 
+    /// Whether the mark may be set now. Until then nothing is kept.
+    fn is_possible(&self) -> bool {
+        true
+    }
+
     /// Removes the mark, with the same durability. Removing an absent mark succeeds.
     ///
     /// # Errors

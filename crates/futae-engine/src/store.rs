@@ -99,6 +99,16 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Whether its guest comes by live migration from another server, which writes to it until then.
+    fn is_incoming(&self) -> bool {
+        false
+    }
+
+    /// Whether no other process may write to it, as far as locks tell. False while the server from which its guest comes has it.
+    fn is_ours(&self) -> bool {
+        true
+    }
+
     /// A description for messages and reports: what the store is and how it is read.
     fn describe(&self) -> String;
 

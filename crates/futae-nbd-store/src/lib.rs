@@ -65,6 +65,8 @@ pub struct NbdStore {
     shared: Arc<Shared>,
     /// Whether writes are refused, even if the server accepts them.
     refuses_writes: bool,
+    /// Whether its guest comes from another server.
+    is_incoming: bool,
 }
 
 impl NbdStore {
@@ -133,6 +135,7 @@ impl NbdStore {
         let store = Self {
             shared: Arc::clone(&shared),
             refuses_writes: false,
+            is_incoming: false,
         };
         thread::Builder::new()
             .name("futae-nbd".into())
@@ -149,6 +152,14 @@ impl NbdStore {
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.refuses_writes = true;
+        self
+    }
+
+    /// Makes the store one whose guest comes by live migration from another server. It has no identity, so that nothing that was
+    /// cached of it earlier is used.
+    #[must_use]
+    pub fn incoming(mut self) -> Self {
+        self.is_incoming = true;
         self
     }
 
@@ -209,7 +220,11 @@ impl NbdStore {
 
 impl Store for NbdStore {
     fn identity(&self) -> Option<[u8; 16]> {
-        self.shared.identity
+        self.shared.identity.filter(|_| !self.is_incoming)
+    }
+
+    fn is_incoming(&self) -> bool {
+        self.is_incoming
     }
 
     fn size_bytes(&self) -> u64 {

@@ -41,7 +41,7 @@ struct Add {
     /// The control socket of the server: unix:PATH or PATH
     control: String,
     /// The export, as for --export of `futae serve`:
-    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only]`. The server
+    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only][,incoming]`. The server
     /// opens a relative SOURCE in its own directory
     export: String,
 }

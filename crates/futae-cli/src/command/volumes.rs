@@ -44,6 +44,16 @@ impl Source {
         Ok(Self::File(text.into()))
     }
 
+    /// Opens it for the guest that comes by live migration from another server.
+    pub fn open_incoming(&self, timeout: Duration) -> Result<Arc<dyn Store>, Failure> {
+        Ok(match self {
+            Self::File(path) => Arc::new(FileStore::open_incoming(path)?),
+            Self::Nbd(uri) => {
+                Arc::new(NbdStore::connect_with_timeout(uri, None, timeout)?.incoming())
+            }
+        })
+    }
+
     /// Opens it, for a cache that demotes nothing.
     pub fn open(&self, read_only: bool, timeout: Duration) -> Result<Arc<dyn Store>, Failure> {
         Ok(match self {
@@ -159,6 +169,8 @@ pub(super) struct VolumeSpec {
     pub is_protected: bool,
     pub share: Option<Size>,
     pub read_only: bool,
+    /// Its guest comes by live migration from a server that has it open until then.
+    pub is_incoming: bool,
     /// Connections that may use it at a time.
     pub connections: Option<usize>,
     /// Requests that these may have under way together.
@@ -177,6 +189,7 @@ impl VolumeSpec {
             is_protected: false,
             share: None,
             read_only: false,
+            is_incoming: false,
             connections: None,
             requests: None,
             rates: RateLimits::default(),
@@ -187,7 +200,7 @@ impl VolumeSpec {
     pub fn new(what: &str, name: &str, text: &str) -> Result<Self, String> {
         check_name(what, name)?;
         let (mut share, mut read_only, mut is_protected, mut class) = (None, false, false, None);
-        let (mut connections, mut requests) = (None, None);
+        let (mut connections, mut requests, mut is_incoming) = (None, None, false);
         let (mut iops, mut bandwidth, mut weight) = (None, None, None);
         let number = |option: &str, text: &str| match text.parse::<u64>() {
             Ok(number) if number > 0 => Ok(Some(number)),
@@ -204,6 +217,8 @@ impl VolumeSpec {
         while let Some((before, option)) = rest.rsplit_once(',') {
             if option == "read-only" {
                 read_only = true;
+            } else if option == "incoming" {
+                is_incoming = true;
             } else if option == "protected" {
                 is_protected = true;
             } else if let Some(size) = option.strip_prefix("share=") {
@@ -231,7 +246,7 @@ impl VolumeSpec {
                 return Err(format!(
                     "{what} {name}: {option:?} is not an option, and no file is named {rest:?}; \
                      the options are share=SIZE, class=local|remote|NAME, connections=N, requests=N, iops=N, \
-                     bandwidth=SIZE, weight=N, protected and read-only"
+                     bandwidth=SIZE, weight=N, protected, read-only and incoming"
                 ));
             }
             rest = before;
@@ -239,6 +254,11 @@ impl VolumeSpec {
         if rest.is_empty() {
             return Err(format!(
                 "{what} {name}: the file is missing; write {name}=FILE"
+            ));
+        }
+        if is_incoming && read_only {
+            return Err(format!(
+                "{what} {name}: incoming and read-only: a guest that is migrated writes; leave one of them out"
             ));
         }
         let source = Source::new(rest).map_err(|error| format!("{what} {name}: {error}"))?;
@@ -250,6 +270,7 @@ impl VolumeSpec {
             is_protected,
             share,
             read_only,
+            is_incoming,
             connections,
             requests,
             rates,
@@ -459,6 +480,10 @@ mod tests {
         };
         assert_eq!(spec, Ok(expected));
         assert_eq!(volume("b=c"), Ok(file("b=c")));
+        let incoming = volume("b,incoming").map(|volume| (volume.is_incoming, volume.read_only));
+        assert_eq!(incoming, Ok((true, false)));
+        let both = volume("b,incoming,read-only").expect_err("a guest writes");
+        assert!(both.contains("leave one of them out"), "{both}");
         let class = |text: &str| volume(text).map(|volume| volume.class);
         let uri = "nbd+unix:///a?socket=/run/b";
         assert_eq!(class(uri), Ok(StoreClass::Remote));

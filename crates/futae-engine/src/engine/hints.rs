@@ -53,6 +53,7 @@ impl State {
             let demotion_guard = &self.volumes[usize::from(span.volume.0)].demotion_guard;
             let is_accepted = demotion_guard.accepts(client, sequence, index)
                 && of.overlap(&span) == Some(of)
+                && !self.awaits_guest(span.volume)
                 && self.under_way.write_over(&of).is_none();
             if !is_accepted {
                 self.steps.count(1);

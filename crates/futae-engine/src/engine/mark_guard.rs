@@ -101,7 +101,7 @@ impl Guard {
     /// A write would be kept if the mark were set. Returns the work that sets it, if any.
     pub fn want(&mut self, now: Instant) -> Option<MarkWork> {
         let may_try = self.retry_at.is_none_or(|at| now >= at);
-        if self.phase != Phase::Absent || !may_try {
+        if self.phase != Phase::Absent || !may_try || !self.mark.is_possible() {
             return None;
         }
         self.phase = Phase::Setting;

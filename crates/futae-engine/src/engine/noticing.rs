@@ -41,7 +41,10 @@ impl State {
             span.end() / bytes
         };
         let blocks = end.saturating_sub(first);
-        let taken = volume.notices.take(first, blocks, capacity);
+        let taken = match volume.awaits_guest {
+            true => 0,
+            false => volume.notices.take(first, blocks, capacity),
+        };
         self.tally.notices_dropped += blocks - taken;
         if taken > 0 {
             self.notice_on(span.volume, effects);

@@ -62,7 +62,8 @@ impl State {
                 self.read_elsewhere(block, is_decided, &mut reading, effects);
                 continue;
             }
-            let twin = if is_decided {
+            let is_awaited = self.awaits_guest(span.volume);
+            let twin = if is_decided || is_awaited {
                 None
             } else {
                 self.twin_of(block)
@@ -74,7 +75,9 @@ impl State {
                 self.touch_twin(twin, span.volume, AccessKind::Read, effects);
                 continue;
             }
-            let outcome = if is_decided {
+            let outcome = if is_awaited {
+                Outcome::Bypassed
+            } else if is_decided {
                 let slot = self.level.find(block);
                 slot.map_or(Outcome::Bypassed, Outcome::Hit)
             } else {
@@ -180,13 +183,12 @@ impl State {
             } else {
                 whole.overlap(&reading.span).unwrap_or(whole)
             };
-            let flight = self.under_way.extend_or_start(
-                wanted,
-                wanted == whole,
-                STEP_BYTES,
-                &mut reading.started,
-            );
-            if wanted == whole {
+            // Who reads once the guest has come needs what the store has then: such a read is for its readers alone.
+            let is_whole = wanted == whole && !self.awaits_guest(block.volume());
+            let flight =
+                self.under_way
+                    .extend_or_start(wanted, is_whole, STEP_BYTES, &mut reading.started);
+            if is_whole {
                 self.under_way.flight_of.insert(block, flight);
             }
             flight

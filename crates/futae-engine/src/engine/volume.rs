@@ -53,6 +53,8 @@ pub struct Volume {
     pub store_latencies: Option<Arc<Latencies>>,
     /// Its place in the memory file, if there is one.
     pub kept: Option<KeptVolume>,
+    /// Whether its guest may not have come yet; see the module `handover`.
+    pub awaits_guest: bool,
 }
 
 /// Latencies of all growing volumes together: the files of a tree come and go, and are too many to be measured one by one.
@@ -70,6 +72,7 @@ impl Volume {
         Self {
             name: name.to_owned(),
             size_bytes: store.size_bytes(),
+            awaits_guest: store.is_incoming(),
             store,
             class,
             demotion_guard: DemotionGuard::default(),

@@ -24,6 +24,7 @@ impl State {
         if span.length == 0 {
             return effects.answer(request.done, Ok(IoBuf::new(0)));
         }
+        self.note_guest(span.volume);
         let blocks = self.widened(&span);
         let (first, end) = self.block_range(&span);
         let demotion_guard = &mut self.volumes[usize::from(span.volume.0)].demotion_guard;

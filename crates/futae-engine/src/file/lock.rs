@@ -39,6 +39,22 @@ pub fn lock(file: &OwnedFd, read_only: bool) -> Result<(), Errno> {
     })
 }
 
+/// As [`lock`] for a writer, without waiting; holds nothing if it fails.
+///
+/// # Errors
+///
+/// As for [`lock`].
+pub fn try_lock(file: &OwnedFd) -> Result<(), Errno> {
+    flock(file, FlockOperation::NonBlockingLockExclusive)?;
+    match image_locks::lock(file, false) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            flock(file, FlockOperation::Unlock)?;
+            Err(Errno::WOULDBLOCK)
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

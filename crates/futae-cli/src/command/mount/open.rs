@@ -64,12 +64,13 @@ fn volume(args: &Args, name: &str, text: &str) -> Result<VolumeSpec, Failure> {
              mount it by itself"
         )));
     }
-    let is_limited = volume.connections.is_some()
+    let is_of_serve = volume.connections.is_some()
         || volume.requests.is_some()
+        || volume.is_incoming
         || volume.rates != RateLimits::default();
-    if is_limited {
+    if is_of_serve {
         return Err(Failure::usage(format!(
-            "volume {name}: connections=N, requests=N, iops=N, bandwidth=SIZE and weight=N are for futae serve; leave them out"
+            "volume {name}: connections=N, requests=N, iops=N, bandwidth=SIZE, weight=N and incoming are for futae serve; leave them out"
         )));
     }
     Ok(volume)

@@ -40,14 +40,15 @@ pub struct Args {
     #[arg(long)]
     pub(super) policy: Option<String>,
     /// An export:
-    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only]`.
+    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only][,incoming]`.
     /// SOURCE is a file, a block device or an NBD address. An export with a share has a cache of
     /// that size of its own; the other exports share the rest. The policy `cost` groups stores by
     /// class; the default is remote for NBD addresses and local for others. The policy `directory`
     /// evicts blocks of protected exports last. connections limits the connections of the export,
     /// requests their requests in flight, iops their requests per second, and bandwidth their bytes
     /// of READ, WRITE and demotions per second; weight, from 1 to 1000, is the export's share of
-    /// --requests-max relative to the weights of others [default: 1]
+    /// --requests-max relative to the weights of others [default: 1]. incoming: the guest comes by live migration from another
+    /// server, which may still have SOURCE open
     #[arg(
         long = "export",
         value_name = "NAME=SOURCE",

@@ -13,7 +13,7 @@ pub(super) fn export(text: &str) -> Result<VolumeSpec, String> {
         .ok_or_else(|| {
             format!(
                 "--export {text}: write NAME=SOURCE[,share=SIZE][,class=local|remote|NAME]\
-                 [,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only]"
+                 [,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only][,incoming]"
             )
         })?;
     let spec = VolumeSpec::new("export", name, rest)?;

@@ -196,7 +196,10 @@ impl Opener {
         let others = opened.exports.iter().filter(|export| export.is_open());
         claim.refuse_beside("export", others.map(|export| &export.claim))?;
         drop(opened);
-        let store = spec.source.open(spec.read_only, self.timeout)?;
+        let store = match spec.is_incoming {
+            true => spec.source.open_incoming(self.timeout)?,
+            false => spec.source.open(spec.read_only, self.timeout)?,
+        };
         Ok(OpenSource { claim, store })
     }
 
@@ -243,8 +246,8 @@ impl Opener {
         OpenSource { claim, store }: OpenSource,
     ) -> Result<Export, Failure> {
         let class = self.classes.class_of(spec);
-        let volume = engine.add_volume(&spec.name, store, class)?;
-        let about = (&self.privileges, &self.reach);
+        let volume = engine.add_volume(&spec.name, Arc::clone(&store), class)?;
+        let about = (&self.privileges, &self.reach, &store);
         if let Err(failure) = self.unclean.guard(spec, engine, volume, about) {
             // Nothing has been asked for.
             let _ = engine.take_out_volume(volume, Duration::ZERO);

@@ -319,6 +319,8 @@ fn is_same_but_for_amounts(old: &VolumeSpec, new: &VolumeSpec) -> bool {
             (old, _) => old,
         },
         rates: new.rates,
+        // A guest that has come is there, however it came.
+        is_incoming: new.is_incoming,
         ..old.clone()
     };
     old == *new

@@ -35,6 +35,8 @@ struct Opened {
     name: String,
     volume: VolumeId,
     source: String,
+    /// Another server still writes to it: what is read now is out of date when its guest has come.
+    is_incoming: bool,
 }
 
 impl KeptState {
@@ -86,6 +88,7 @@ impl KeptState {
             name: spec.name.clone(),
             volume,
             source: name_of(&spec.source),
+            is_incoming: spec.is_incoming,
         });
     }
 
@@ -93,7 +96,7 @@ impl KeptState {
     pub(super) fn recall(&self, engine: &Arc<Engine>) {
         let mut caches = self.caches();
         if let Some(cache) = caches.iter_mut().find(|cache| cache.is_of(engine)) {
-            let sources = cache.exports.iter();
+            let sources = cache.exports.iter().filter(|export| !export.is_incoming);
             let sources: Vec<Sourced> = sources
                 .map(|export| (export.volume, export.source.clone()))
                 .collect();

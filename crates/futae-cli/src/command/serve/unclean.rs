@@ -7,7 +7,7 @@ use super::privileges::{PrivilegeArgs, as_user};
 use super::reach::{Reach, boot_id, has_ended};
 use crate::command::state::name_of;
 use anyhow::anyhow;
-use futae_engine::{Engine, MarkFile, UncleanMark};
+use futae_engine::{Engine, MarkFile, Store, UncleanMark};
 use futae_log::utc;
 use futae_policy::VolumeId;
 use futae_terminal::failure::Failure;
@@ -17,6 +17,7 @@ use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tracing::warn;
 
 /// Where marks are that have no image to be beside.
@@ -47,7 +48,7 @@ impl UncleanArgs {
         spec: &VolumeSpec,
         engine: &Engine,
         volume: VolumeId,
-        (privileges, reach): (&PrivilegeArgs, &Reach),
+        (privileges, reach, store): (&PrivilegeArgs, &Reach, &Arc<dyn Store>),
     ) -> Result<(), Failure> {
         if engine.is_read_only(volume) {
             return Ok(());
@@ -56,7 +57,9 @@ impl UncleanArgs {
         let writes_back = engine.writes_back();
         let Places { made, looked_at } = self.places(spec, reach);
         let mut found = Vec::new();
-        for (at, mark) in made.iter().chain(&looked_at).enumerate() {
+        // A mark beside an image that another server has is of that one, which removes it.
+        let places = made.iter().chain(&looked_at).filter(|_| !spec.is_incoming);
+        for (at, mark) in places.enumerate() {
             match mark.found() {
                 Ok(Some(since)) => found.push((mark, since)),
                 // Another user's directory, and not the place where a mark is made.
@@ -139,7 +142,8 @@ impl UncleanArgs {
                 .map_err(|error| refused(name, mark, &error))?;
         }
         if writes_back || loss.is_some() {
-            engine.guard(volume, std::sync::Arc::new(marks), loss);
+            let store = Arc::clone(store);
+            engine.guard(volume, Arc::new(OfStore { marks, store }), loss);
         }
         Ok(())
     }
@@ -228,6 +232,26 @@ impl UncleanMark for Marks {
 
     fn clear(&self) -> std::io::Result<()> {
         self.0.iter().try_for_each(UncleanMark::clear)
+    }
+}
+
+/// The marks of a store, which are set only when no other server can remove them.
+struct OfStore {
+    marks: Marks,
+    store: Arc<dyn Store>,
+}
+
+impl UncleanMark for OfStore {
+    fn set(&self) -> std::io::Result<()> {
+        self.marks.set()
+    }
+
+    fn is_possible(&self) -> bool {
+        self.store.is_ours()
+    }
+
+    fn clear(&self) -> std::io::Result<()> {
+        self.marks.clear()
     }
 }
 

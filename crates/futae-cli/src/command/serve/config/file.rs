@@ -21,7 +21,7 @@ const EXPORT_OPTIONS: [&str; 7] = [
     "weight",
 ];
 /// The same without a value.
-const EXPORT_FLAGS: [&str; 2] = ["protected", "read-only"];
+const EXPORT_FLAGS: [&str; 3] = ["protected", "read-only", "incoming"];
 /// Options that may stand in an `[[export]]`, and then are of that export.
 const OF_EXPORT: [&str; 4] = ["listen", "feed", "samples-to", "tls-allow"];
 
