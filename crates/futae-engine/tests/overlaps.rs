@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Answer, BLOCK, Setup, initial, setup, take, write};
-use futae_engine::{ClientId, OnEviction, Operation};
+use common::{Answer, BLOCK, Setup, initial, kept_up_to, setup, setup_writing, take, write};
+use futae_engine::{ClientId, IoBuf, OnEviction, Operation};
 use futae_policy::Prng;
 
 fn started(slots: u32) -> (Setup, ClientId) {
@@ -219,5 +219,96 @@ fn no_request_waits_for_many_that_came_after_it() {
         });
     }
     assert!(longest < DEPTH * DEPTH, "{longest} operations of the store");
+    setup.engine.audit();
+}
+
+/// A write of eight blocks, while as many writes of one to three of them as may be are always under way, by a store that takes
+/// them in order.
+///
+/// What came before it, and what it waited for at first, are as many requests as are under way. If all of them go before it, one
+/// after the other, each has as many operations of the store before it at most.
+#[test]
+fn crowds_do_not_hold_up_what_overlaps_them() {
+    const BLOCKS: u64 = 8;
+    for (depth, are_halves) in [(24, true), (24, false), (60, true), (60, false)] {
+        for seed in 0..10 {
+            let mut prng = Prng::new(seed);
+            let (setup, client) = started(1);
+            setup.store.set(|inside| inside.hold = true);
+            let mut crowd: Vec<Answer> = Vec::new();
+            let mut round = |crowd: &mut Vec<Answer>| {
+                while crowd.len() < depth {
+                    let blocks = 1 + prng.below(3);
+                    let half = prng.below(2) * BLOCKS / 2;
+                    let first = match are_halves {
+                        true => half + prng.below(BLOCKS / 2 - blocks + 1),
+                        false => prng.below(BLOCKS - blocks + 1),
+                    };
+                    let data = vec![7; (blocks * BLOCK) as usize];
+                    crowd.push(setup.start(client, 0, write(first * BLOCK, &data)));
+                }
+                setup.store.release(0, false);
+                crowd.retain(|answer| take(answer).is_none());
+            };
+            for _ in 0..200 {
+                round(&mut crowd);
+            }
+            let all = write(0, &[9; (BLOCKS * BLOCK) as usize]);
+            let waiting = setup.start(client, 0, all);
+            let most = (depth + 1) * (depth + 1);
+            let is_answered = (0..most).any(|_| {
+                round(&mut crowd);
+                take(&waiting).is_some()
+            });
+            assert!(is_answered, "{depth} others, seed {seed}: after {most}");
+            setup.engine.audit();
+        }
+    }
+}
+
+/// A write that had its turn when too many blocks were dirty.
+#[test]
+fn a_write_that_is_throttled_in_its_turn_keeps_it() {
+    let setup = setup_writing(
+        BLOCK,
+        "lru",
+        16,
+        64 * BLOCK,
+        OnEviction::None,
+        Some(kept_up_to(0.125)),
+    );
+    let client = setup.engine.join(setup.volume);
+    setup.store.set(|inside| inside.hold = true);
+    let through = |block: u64| Operation::Write {
+        offset: block * BLOCK,
+        data: IoBuf::copy_of(&[9; BLOCK as usize]),
+        fua: true,
+    };
+    let first = setup.start(client, 0, through(0));
+    let kept = setup.start(client, 0, write(0, &[8; 2 * BLOCK as usize]));
+    let second = setup.start(client, 0, through(1));
+    written(&setup.start(client, 0, write(5 * BLOCK, &[7; 2 * BLOCK as usize])));
+    assert_eq!(
+        held(&setup),
+        3,
+        "two writes, and the two blocks that may be dirty"
+    );
+    setup.store.release(0, false);
+    written(&first);
+    setup.store.release(0, false);
+    written(&second);
+    assert_eq!(setup.engine.status().throttled_writes, 1);
+    let behind = [through(0), through(1), setup.read(1, 1)];
+    let behind = behind.map(|operation| setup.start(client, 0, operation));
+    assert_eq!(held(&setup), 1, "what comes later waits for its turn");
+    setup.engine.audit();
+    setup.store.release(0, false);
+    written(&kept);
+    setup.store.set(|inside| inside.hold = false);
+    setup.store.release_all();
+    let [third, fourth, read] = behind;
+    written(&third);
+    written(&fourth);
+    assert_eq!(bytes_of(&read)[0], 9);
     setup.engine.audit();
 }

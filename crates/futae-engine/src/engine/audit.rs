@@ -9,6 +9,7 @@ impl State {
         self.level.audit();
         self.audit_dirty();
         self.audit_kept();
+        self.audit_line();
         for (key, flight) in &self.under_way.flights {
             for (block, slot) in &flight.targets {
                 assert_eq!(
@@ -84,5 +85,13 @@ impl State {
                 "block {block:?} waits for a flight that is over"
             );
         }
+    }
+
+    /// Each request that waits is woken by something that is still to come.
+    fn audit_line(&self) {
+        let throttled = self.volumes.iter().flat_map(|it| &it.dirt.throttled);
+        let throttled: Vec<_> = throttled.filter_map(|it| it.place).collect();
+        let is_under_way = |awaited| self.under_way.has(awaited);
+        self.under_way.line.audit(is_under_way, &throttled);
     }
 }

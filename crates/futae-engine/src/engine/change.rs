@@ -4,13 +4,11 @@
 use super::effects::Effects;
 use super::flights::{Content, Run, Span, Write};
 use super::front::Engine;
-use super::line::Awaited;
 use super::rest::{Rest, Waiting};
 use super::state::State;
 use crate::request::{Change, Granted};
 use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, StoreDone};
 use futae_policy::VolumeId;
-use std::collections::VecDeque;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +18,8 @@ impl Engine {
     /// volume's store, or finds out how they have changed. Dirty blocks in the range are written
     /// back first. Nothing else is under way in the range while `work` runs. Afterwards the cache
     /// forgets the blocks of the range and asks the store for its size. This function blocks, so a
-    /// store must not call it.
+    /// store must not call it. `work` must not wait for requests of the volume, wherever: they may
+    /// stand behind one that waits for the change.
     ///
     /// # Errors
     ///
@@ -153,14 +152,8 @@ impl State {
             None => (change.offset, change.offset.saturating_add(change.length)),
         };
         let blocks = self.in_blocks(volume, offset, offset, end);
-        if let Some(first) = self.under_way.line.over(&blocks) {
-            return self.under_way.wait_behind(first, request);
-        }
-        if let Some(key) = self.under_way.write_over(&blocks) {
-            return self.under_way.wait(Awaited::Write(key), blocks, request);
-        }
-        if let Some(key) = self.under_way.flight_over(&blocks) {
-            return self.under_way.wait(Awaited::Flight(key), blocks, request);
+        if let Some(awaited) = self.under_way.before_writing(&blocks) {
+            return self.wait(awaited, blocks, request);
         }
         let Operation::Change(change) = request.operation else {
             return;
@@ -172,7 +165,7 @@ impl State {
             content: Content::Anything,
             has_begun: cuts,
             done: request.done,
-            parked: VecDeque::new(),
+            parked: Vec::new(),
         };
         // No other work begins in the range from here on, so its dirty blocks only decrease.
         let waiting = Waiting {
@@ -261,6 +254,6 @@ impl State {
         // Dirty blocks may have been cut off.
         self.resume_throttled(effects);
         effects.answer(write.done, Ok(IoBuf::new(0)));
-        self.go_on_parked(&write.blocks, write.parked, effects);
+        self.go_on_parked(write.parked, effects);
     }
 }

@@ -47,6 +47,13 @@ impl Dirty {
     }
 }
 
+/// A write that waits until fewer blocks are dirty.
+pub struct Throttled {
+    pub request: Request,
+    /// Its place in the line, if it has one, which it keeps.
+    pub place: Option<usize>,
+}
+
 /// A block whose oldest missing write has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -103,7 +110,7 @@ pub struct Dirt {
     /// A failure that no flush has reported yet.
     pub error: Option<IoError>,
     /// Writes that wait until fewer blocks are dirty.
-    pub throttled: VecDeque<Request>,
+    pub throttled: VecDeque<Throttled>,
     /// Keys of the waiting flushes.
     pub flushes: Vec<usize>,
 }

@@ -2,7 +2,6 @@
 
 use crate::{ClientId, Done, IoBuf, IoError, Request};
 use futae_policy::{BlockId, Slot, VolumeId};
-use std::collections::VecDeque;
 
 /// Bytes on a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +146,7 @@ pub struct Write {
     /// Receives the answer.
     pub done: Done,
     /// Requests that wait until it has ended.
-    pub parked: VecDeque<Request>,
+    pub parked: Vec<Request>,
 }
 
 /// A write-back under way.

@@ -18,7 +18,6 @@ use crate::{
     IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store, StoreDone, StoreOperation,
 };
 use futae_policy::{BlockId, Class, VolumeId};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 impl Engine {
@@ -68,7 +67,7 @@ impl State {
             || self.under_way.flight_over(&all).is_some()
             || self.under_way.write_over(&all).is_some()
             || self.under_way.run_over(&all).is_some()
-            || self.under_way.line.over(&all).is_some()
+            || self.under_way.line.over(&all)
     }
 
     /// Frees the number of a volume for reuse. Does nothing while work is under way there, such as
@@ -160,26 +159,28 @@ impl State {
         }
         let size = self.volumes[volume].size_bytes;
         let blocks = self.in_blocks(span.volume, span.offset.min(size), span.offset, end);
-        if let Some(first) = self.under_way.line.over(&blocks) {
-            return self.under_way.wait_behind(first, request);
-        }
-        if let Some(key) = self.under_way.write_over(&blocks) {
-            return self.under_way.wait(Awaited::Write(key), blocks, request);
-        }
-        if let Some(key) = self.under_way.flight_over(&blocks) {
-            return self.under_way.wait(Awaited::Flight(key), blocks, request);
+        // The end of the volume may move until the request has its turn.
+        let claim = match end > size {
+            true => Span {
+                length: u64::MAX - blocks.offset,
+                ..blocks
+            },
+            false => blocks,
+        };
+        if let Some(awaited) = self.under_way.before_writing(&blocks) {
+            return self.wait(awaited, claim, request);
         }
         if let Operation::Write { fua: false, .. } = request.operation
             && end <= size
         {
             match self.room_for(&span) {
                 Room::Enough => return self.keep_write(request, span, effects),
-                Room::Later => return self.throttle(request),
+                Room::Later => return self.throttle(request, claim),
                 Room::None => {}
             }
         }
         if let Some(key) = self.under_way.run_over(&blocks) {
-            return self.under_way.wait(Awaited::Run(key), blocks, request);
+            return self.wait(Awaited::Run(key), claim, request);
         }
         let (Operation::Write { data, fua, .. } | Operation::Append { data, fua }) =
             request.operation
@@ -193,7 +194,7 @@ impl State {
             content: Content::Data,
             has_begun: true,
             done: request.done,
-            parked: VecDeque::new(),
+            parked: Vec::new(),
         };
         let key = self.under_way.add_write(write);
         let operation = StoreOperation::Write {

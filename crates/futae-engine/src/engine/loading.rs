@@ -90,8 +90,10 @@ impl State {
             };
             let span = self.block_span(block);
             let is_outgrown = || self.outgrown_flight_of(block).is_some();
-            if self.under_way.write_over(&span).is_some() || is_outgrown() {
-                // When the write, or the read of less than the block, ends, loading continues.
+            let is_taken =
+                self.under_way.line.over(&span) || self.under_way.write_over(&span).is_some();
+            if is_taken || is_outgrown() {
+                // When the write, or the read of less than the block, ends, or the request in the line begins, loading continues.
                 self.loads.put_back(block, slot);
                 break;
             }
@@ -128,8 +130,8 @@ impl State {
         let Some(piece) = self.loads.next_piece(is_loading, span_of) else {
             return;
         };
-        if self.under_way.write_over(&piece).is_some() {
-            return; // When the write ends, loading continues.
+        if self.under_way.line.over(&piece) || self.under_way.write_over(&piece).is_some() {
+            return; // When the write ends, or the request in the line begins, loading continues.
         }
         self.loads.depart_piece();
         let key = self.under_way.flights.insert(Flight {

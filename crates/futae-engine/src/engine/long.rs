@@ -59,6 +59,8 @@ impl State {
         goes_on: bool,
         effects: &mut Effects,
     ) {
+        // Otherwise its parts would stand behind it, and behind those that came later.
+        self.under_way.leave_line();
         let step = self.steps.most() * self.block_bytes;
         let mut cuts = vec![span.offset];
         cuts.extend((span.offset / step + 1..span.end().div_ceil(step)).map(|cut| cut * step));

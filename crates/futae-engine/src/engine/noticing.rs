@@ -75,7 +75,8 @@ impl State {
         // If a keeper holds the blocks, there is no frame to read into. A dirty block then has its
         // data beside the cache, with or without a slot, and no flight may bring the store's older
         // data.
-        if self.elsewhere.is_some() || self.under_way.write_over(&of).is_some() {
+        let is_taken = self.under_way.line.over(&of) || self.under_way.write_over(&of).is_some();
+        if self.elsewhere.is_some() || is_taken {
             return self.steps.count(1);
         }
         if let Some((twin, _)) = self.twin_of(block) {

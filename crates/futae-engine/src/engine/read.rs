@@ -31,20 +31,17 @@ impl State {
         if span.length == 0 {
             return effects.answer(request.done, Ok(IoBuf::new(0)));
         }
-        if let Some(first) = self.under_way.line.over(&span) {
-            return self.under_way.wait_behind(first, request);
-        }
-        if let Some(key) = self.under_way.write_over(&span) {
-            let blocks = self.widened(&span);
-            return self.under_way.wait(Awaited::Write(key), blocks, request);
+        if let Some(awaited) = self.under_way.before_reading(&span) {
+            let claim = self.claim_of_read(&request, &span);
+            return self.wait(awaited, claim, request);
         }
         let (first, end) = self.block_range(&span);
         if end - first > self.steps.most() {
             return self.read_in_parts(request, span, goes_on, effects);
         }
         if let Some(key) = self.outgrown_flight(&span) {
-            let blocks = self.widened(&span);
-            return self.under_way.wait(Awaited::Flight(key), blocks, request);
+            let claim = self.claim_of_read(&request, &span);
+            return self.wait(Awaited::Flight(key), claim, request);
         }
         self.hear(end - first, effects);
         self.tally.bytes_read += span.length;
@@ -285,9 +282,7 @@ impl State {
         }
         self.answer_readers(&flight.readers, span, result, effects);
         self.account.give(span.length);
-        for request in flight.parked {
-            self.go_on_in_turn(request, effects);
-        }
+        self.go_on_parked(flight.parked, effects);
         if flight.is_notice {
             let volume = &mut self.volumes[usize::from(span.volume.0)];
             volume.notices.arrive(span.length);

@@ -15,8 +15,6 @@ pub enum Rest {
     /// A request that has begun, and waited since; or a part of one. By its key among those that are
     /// [left](super::under_way::UnderWay::left): others see that it is there.
     Decide(usize),
-    /// A request that is first in its range, by its key.
-    First(usize),
     /// The blocks of a write, before the store gets it.
     Write(Deciding),
     /// The blocks of a write that the store has answered.

@@ -9,14 +9,14 @@ use super::frames::{Frame, Frames};
 use super::generations::{self, Generations};
 use super::keeper::Elsewhere;
 use super::kept::Kept;
-use super::loads::{Loads, PAGE_BYTES, PIECE_BYTES};
+use super::loads::{Loads, PIECE_BYTES};
 use super::log::DecisionLog;
 use super::options::{EngineOptions, OnEviction};
 use super::recording::Recording;
 use super::rest::Waiting;
 use super::steps::Steps;
 use super::tally::Tally;
-use super::under_way::UnderWay;
+use super::under_way::{Turn, UnderWay};
 use super::verify::{DemotionTally, Verifier};
 use super::volume::{TreeLatencies, Volume};
 use super::world::World;
@@ -170,13 +170,17 @@ impl State {
     /// Decides on one request; the work that follows goes into `effects`.
     pub fn begin(&mut self, request: Request, effects: &mut Effects) {
         self.record_request(&request);
-        self.under_way.is_new = true;
-        self.decide(request, effects);
-        self.under_way.is_new = false;
+        self.decide(request, Turn::New, effects);
     }
 
-    /// As [`begin`](Self::begin), for a request that began before and had to wait.
-    pub fn decide(&mut self, request: Request, effects: &mut Effects) {
+    /// As [`begin`](Self::begin), for any request.
+    pub fn decide(&mut self, request: Request, turn: Turn, effects: &mut Effects) {
+        let outer = std::mem::replace(&mut self.under_way.turn, turn);
+        self.decide_in_turn(request, effects);
+        self.under_way.turn = outer;
+    }
+
+    fn decide_in_turn(&mut self, request: Request, effects: &mut Effects) {
         let volume = request.volume;
         let grows = |volume: &Volume| volume.grows;
         if self.volumes.get(usize::from(volume.0)).is_some_and(grows) {
@@ -446,23 +450,6 @@ impl State {
     pub fn block_span(&self, block: BlockId) -> Span {
         let size = self.volumes[usize::from(block.volume().0)].size_bytes;
         Span::of_block(block, self.block_bytes, size)
-    }
-
-    /// `span` widened to the range that a write locks, within the volume: whole blocks, or pages if
-    /// blocks are loaded in pieces.
-    pub fn widened(&self, span: &Span) -> Span {
-        let size = self.volumes[usize::from(span.volume.0)].size_bytes;
-        let unit = if self.in_pieces() {
-            PAGE_BYTES
-        } else {
-            self.block_bytes
-        };
-        let offset = span.offset / unit * unit;
-        Span {
-            volume: span.volume,
-            offset,
-            length: span.end().next_multiple_of(unit).min(size) - offset,
-        }
     }
 
     pub fn store(&self, volume: VolumeId) -> Arc<dyn Store> {

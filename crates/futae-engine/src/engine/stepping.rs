@@ -1,9 +1,12 @@
 //! How work continues from step to step.
 
 use super::effects::Effects;
+use super::flights::Span;
 use super::front::Engine;
+use super::line::Awaited;
 use super::rest::Rest;
 use super::state::State;
+use super::under_way::Turn;
 use crate::{Demotion, Operation, Request};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,27 +15,74 @@ impl State {
     /// Decides on a request if this step has room for it, otherwise in a later one. Once a request
     /// is left for later, those that follow it stay behind it.
     pub fn begin_in_turn(&mut self, request: Request, effects: &mut Effects) {
-        self.in_turn(request, effects, Self::begin, |_, request| {
+        let blocks = self.blocks_of(&request);
+        self.in_turn(blocks, request, effects, Self::begin, |_, request| {
             Rest::Begin(request)
         });
     }
 
     /// As [`begin_in_turn`](Self::begin_in_turn), for a request that began before and had to wait, or for a part of one.
     pub fn go_on_in_turn(&mut self, request: Request, effects: &mut Effects) {
-        self.in_turn(request, effects, Self::decide, |state, request| {
-            Rest::Decide(state.under_way.left.insert(request))
-        });
+        // If it waits again, that counts as one.
+        let blocks = self.blocks_of(&request).max(1);
+        self.in_turn(
+            blocks,
+            request,
+            effects,
+            Self::decide_again,
+            |state, request| Rest::Decide(state.under_way.left.insert(request)),
+        );
+    }
+
+    fn decide_again(&mut self, request: Request, effects: &mut Effects) {
+        self.decide(request, Turn::Again, effects);
+    }
+
+    /// Work under way has ended: the requests that waited for it for the first time go on.
+    pub fn go_on_parked(&mut self, parked: Vec<Request>, effects: &mut Effects) {
+        for request in parked {
+            self.go_on_in_turn(request, effects);
+        }
+    }
+
+    /// The request that is decided on waits, see [`UnderWay::wait`](super::under_way::UnderWay::wait).
+    pub fn wait(&mut self, awaited: Awaited, claim: Span, request: Request) {
+        // Thousands may go on to wait again when one write ends.
+        if !matches!(self.under_way.turn, Turn::New) {
+            self.steps.count(1);
+        }
+        self.under_way.wait(awaited, claim, request);
+    }
+
+    /// Decides on the requests in the line that are due, as many as this step has room for.
+    fn go_on_in_line(&mut self, effects: &mut Effects) {
+        while let Some(next) = self.under_way.line.next_due() {
+            if !self.steps.has_room_for(self.blocks_of(next).max(1)) {
+                return effects.later(Rest::Anything);
+            }
+            if let Some((place, request)) = self.under_way.line.take_due() {
+                self.decide_in_line(place, request, effects);
+            }
+        }
+    }
+
+    /// Decides on a request that has its turn in the line.
+    pub fn decide_in_line(&mut self, place: usize, request: Request, effects: &mut Effects) {
+        self.under_way.line.decide(place);
+        self.decide(request, Turn::InLine(place), effects);
+        self.under_way.line.decided(place);
     }
 
     #[inline]
     fn in_turn(
         &mut self,
+        blocks: u64,
         request: Request,
         effects: &mut Effects,
         now: impl FnOnce(&mut Self, Request, &mut Effects),
         later: impl FnOnce(&mut Self, Request) -> Rest,
     ) {
-        if self.steps.has_room_for(self.blocks_of(&request)) {
+        if self.steps.has_room_for(blocks) {
             now(self, request, effects);
         } else {
             self.steps.fill();
@@ -65,9 +115,8 @@ impl State {
             Rest::Begin(request) => self.begin(request, effects),
             Rest::Decide(key) => {
                 let request = self.under_way.left.remove(key);
-                self.decide(request, effects);
+                self.decide_again(request, effects);
             }
-            Rest::First(key) => self.go_on_first(key, effects),
             Rest::Write(deciding) => self.decide_write(deciding, effects),
             Rest::Written(ending) => self.end_write(ending, effects),
             Rest::Keep(keeping) => self.keep_on(keeping, effects),
@@ -123,12 +172,11 @@ impl Engine {
             let mut state = self.lock();
             state.steps.begin();
             let value = decide(&mut state, &mut effects);
+            // Before anything else begins in their ranges.
+            state.go_on_in_line(&mut effects);
             state.preload(&mut effects);
             state.log_remarks();
             state.write_back_on(&mut effects);
-            for first in state.under_way.line.due() {
-                effects.later(Rest::First(first));
-            }
             state.steps.end();
             value
         };

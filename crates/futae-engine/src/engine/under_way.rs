@@ -7,15 +7,17 @@ use crate::Request;
 use futae_policy::BlockId;
 use hashbrown::HashMap;
 use slab::Slab;
-use std::collections::VecDeque;
 
-/// A queue in which a request waits.
-#[derive(Clone, Copy)]
-pub enum Queue {
-    /// Behind a write, by its key.
-    OfWrite(usize),
-    /// Behind a request that is first in its range, by its key.
-    OfFirst(usize),
+/// How often the request that is decided on has waited.
+#[derive(Clone, Copy, Default)]
+pub enum Turn {
+    /// It has just come.
+    #[default]
+    New,
+    /// It has waited, or is a part of one that has begun.
+    Again,
+    /// More than once: it has this place in the line, and those before it have begun.
+    InLine(usize),
 }
 
 /// Writes, reads that fill frames, and write-backs under way.
@@ -30,10 +32,8 @@ pub struct UnderWay {
     pub line: Line,
     /// Requests that have waited, and are decided on in a later step.
     pub left: Slab<Request>,
-    /// Whether the request that is decided on has just come: it has not waited yet.
-    pub is_new: bool,
-    /// The queue of the last request that began to wait in one, until somebody has taken note.
-    pub waits_in: Option<Queue>,
+    /// How often the request that is decided on has waited.
+    pub turn: Turn,
     write_ranges: Ranges,
     flight_ranges: Ranges,
     /// The piece of a large block that is being loaded; at most one, beside which whole blocks may
@@ -69,35 +69,53 @@ impl UnderWay {
         write
     }
 
-    /// A request waits until work under way in its range has ended. If it has waited before, no other one overtakes it from now
-    /// on.
-    pub fn wait(&mut self, awaited: Awaited, blocks: Span, request: Request) {
-        if !self.is_new {
-            let key = self.line.add(awaited, blocks, request);
-            self.waits_in = Some(Queue::OfFirst(key));
-            return;
-        }
-        match awaited {
-            Awaited::Write(key) => {
-                self.writes[key].parked.push_back(request);
-                self.waits_in = Some(Queue::OfWrite(key));
+    /// What has to end or to begin in `span` before the request that is decided on may read there.
+    pub fn before_reading(&mut self, span: &Span) -> Option<Awaited> {
+        if !self.line.is_empty() {
+            let has_turn = match self.turn {
+                Turn::InLine(place) => self.line.keeps(place, span),
+                Turn::New | Turn::Again => false,
+            };
+            if !has_turn && self.line.over(span) {
+                return Some(Awaited::Turn);
             }
-            Awaited::Flight(key) => self.flights[key].parked.push(request),
-            Awaited::Run(key) => self.runs[key].parked.push(request),
+        }
+        self.write_over(span).map(Awaited::Write)
+    }
+
+    /// The same before it may write there.
+    pub fn before_writing(&mut self, blocks: &Span) -> Option<Awaited> {
+        let before = self.before_reading(blocks);
+        before.or_else(|| self.flight_over(blocks).map(Awaited::Flight))
+    }
+
+    /// The request that is decided on waits. If it has waited before, or overlaps one in the line, it takes a place in the line,
+    /// where it claims `claim`.
+    pub fn wait(&mut self, awaited: Awaited, claim: Span, request: Request) {
+        let place = match (self.turn, awaited) {
+            (Turn::New, Awaited::Write(key)) => return self.writes[key].parked.push(request),
+            (Turn::New, Awaited::Flight(key)) => return self.flights[key].parked.push(request),
+            (Turn::New, Awaited::Run(key)) => return self.runs[key].parked.push(request),
+            (Turn::InLine(place), _) => place,
+            (Turn::New, Awaited::Turn) | (Turn::Again, _) => self.line.enter(),
+        };
+        self.line.wait(place, awaited, claim, request);
+    }
+
+    /// The request that is decided on begins as several.
+    pub fn leave_line(&mut self) {
+        if let Turn::InLine(place) = self.turn {
+            self.line.release(place);
         }
     }
 
-    /// A request waits until one that is first in a part of its range has begun.
-    pub fn wait_behind(&mut self, first: usize, request: Request) {
-        self.line.behind(first).push_back(request);
-        self.waits_in = Some(Queue::OfFirst(first));
-    }
-
-    /// The requests in a queue.
-    pub fn queue(&mut self, of: Queue) -> &mut VecDeque<Request> {
-        match of {
-            Queue::OfWrite(key) => &mut self.writes[key].parked,
-            Queue::OfFirst(key) => self.line.behind(key),
+    /// Whether work is under way. For tests.
+    pub fn has(&self, awaited: Awaited) -> bool {
+        match awaited {
+            Awaited::Turn => false,
+            Awaited::Write(key) => self.writes.contains(key),
+            Awaited::Flight(key) => self.flights.contains(key),
+            Awaited::Run(key) => self.runs.contains(key),
         }
     }
 

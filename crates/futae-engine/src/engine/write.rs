@@ -5,18 +5,13 @@ use super::dirty_total::Room;
 use super::effects::Effects;
 use super::flights::{Content, Span, Write};
 use super::frames::Frame;
-use super::line::{Awaited, First};
+use super::line::Awaited;
 use super::rest::{Deciding, Ending, Rest};
 use super::state::State;
 use super::ticket::Ticket;
-use super::under_way::Queue;
 use super::verify::Macs;
 use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
-use std::collections::VecDeque;
-
-/// Of the requests that waited for a write, this many in a row may wait for another one before those behind them do.
-const WAITING_IN_A_ROW_MAX: u32 = 32;
 
 impl State {
     /// A write, trim or zeroing of `span`. It waits for reads and writes under way on its blocks.
@@ -25,18 +20,12 @@ impl State {
             return effects.answer(request.done, Ok(IoBuf::new(0)));
         }
         self.note_guest(span.volume);
-        let blocks = self.widened(&span);
+        let (blocks, claim) = (self.widened(&span), self.claimed(&span));
         let (first, end) = self.block_range(&span);
         let demotion_guard = &mut self.volumes[usize::from(span.volume.0)].demotion_guard;
         demotion_guard.note_write(request.client, request.sequence, first, end - first);
-        if let Some(first) = self.under_way.line.over(&blocks) {
-            return self.under_way.wait_behind(first, request);
-        }
-        if let Some(key) = self.under_way.write_over(&blocks) {
-            return self.under_way.wait(Awaited::Write(key), blocks, request);
-        }
-        if let Some(key) = self.under_way.flight_over(&blocks) {
-            return self.under_way.wait(Awaited::Flight(key), blocks, request);
+        if let Some(awaited) = self.under_way.before_writing(&blocks) {
+            return self.wait(awaited, claim, request);
         }
         if asks_for_stability(&request.operation)
             && let Some(error) = self.take_loss(request.client, span.volume, effects)
@@ -48,12 +37,12 @@ impl State {
         {
             match self.room_for(&span) {
                 Room::Enough => return self.keep_write(request, span, effects),
-                Room::Later => return self.throttle(request),
+                Room::Later => return self.throttle(request, claim),
                 Room::None => {}
             }
         }
         if let Some(key) = self.under_way.run_over(&blocks) {
-            return self.under_way.wait(Awaited::Run(key), blocks, request);
+            return self.wait(Awaited::Run(key), claim, request);
         }
         let Request {
             done, operation, ..
@@ -74,7 +63,7 @@ impl State {
             content,
             has_begun: true,
             done,
-            parked: VecDeque::new(),
+            parked: Vec::new(),
         };
         let key = self.under_way.add_write(write);
         let deciding = Deciding {
@@ -224,65 +213,7 @@ impl State {
         // Blocks may not be dirty any more: the store has them, or the file has been cut before them.
         self.resume_throttled(effects);
         effects.answer(write.done, ending.result.map(|_| IoBuf::new(0)));
-        self.go_on_parked(&blocks, write.parked, effects);
-    }
-
-    /// The requests that waited for a write of these blocks continue. Once one of them writes all of these blocks, or several
-    /// in a row wait for writes again, the others wait together: to decide on each of them after every write would take time in
-    /// the square of their number.
-    pub fn go_on_parked(
-        &mut self,
-        blocks: &Span,
-        mut parked: VecDeque<Request>,
-        effects: &mut Effects,
-    ) {
-        let mut waiting = 0;
-        while let Some(request) = parked.pop_front() {
-            self.under_way.waits_in = None;
-            self.go_on_in_turn(request, effects);
-            let next = match self.under_way.waits_in {
-                Some(queue) => {
-                    waiting += 1;
-                    (waiting >= WAITING_IN_A_ROW_MAX).then_some(queue)
-                }
-                None => {
-                    waiting = 0;
-                    let over = self.under_way.write_over(blocks);
-                    let over = over.filter(|&key| {
-                        self.under_way.writes[key].blocks.overlap(blocks) == Some(*blocks)
-                    });
-                    over.map(Queue::OfWrite)
-                }
-            };
-            let Some(next) = next else { continue };
-            let next = self.under_way.queue(next);
-            // They go before those that are there, so that the turn of each comes nearer. The longer queue is not copied.
-            if next.len() < parked.len() {
-                parked.append(next);
-                *next = parked;
-            } else {
-                while let Some(last) = parked.pop_back() {
-                    next.push_front(last);
-                }
-            }
-            return;
-        }
-    }
-
-    /// The work has ended for which a request waited that is first in its range. Either it begins now, and those behind it are
-    /// decided on; or it waits again, and they stay behind it.
-    pub fn go_on_first(&mut self, key: usize, effects: &mut Effects) {
-        let First {
-            request,
-            blocks,
-            mut behind,
-        } = self.under_way.line.take(key);
-        self.under_way.waits_in = None;
-        self.decide(request, effects);
-        match self.under_way.waits_in {
-            Some(queue) => self.under_way.queue(queue).append(&mut behind),
-            None => self.go_on_parked(&blocks, behind, effects),
-        }
+        self.go_on_parked(write.parked, effects);
     }
 
     /// Informs the demotion guard whether the store's content is known after a write.

@@ -13,7 +13,7 @@ mod keep;
 mod runs;
 mod settle;
 
-use super::dirt::Dirt;
+use super::dirt::{Dirt, Throttled};
 use super::dirty_total::Room;
 use super::effects::Effects;
 use super::flights::Span;
@@ -22,6 +22,7 @@ use super::generations;
 use super::options::OnEviction;
 use super::rest::Rest;
 use super::state::State;
+use super::under_way::Turn;
 use crate::{IoBuf, Request};
 use futae_policy::{BlockId, Class, Slot, VolumeId};
 use std::time::Instant;
@@ -72,13 +73,21 @@ impl State {
         }
     }
 
-    /// Queues a write until fewer blocks are dirty.
-    pub fn throttle(&mut self, request: Request) {
+    /// Queues a write until fewer blocks are dirty. If it has a place in the line, it keeps that, where it claims `claim`.
+    pub fn throttle(&mut self, request: Request, claim: Span) {
         self.tally.throttled_writes += 1;
         if let Some(write_back) = &mut self.write_back {
             write_back.busy.insert(request.volume.0);
         }
-        self.dirt_mut(request.volume).throttled.push_back(request);
+        let place = match self.under_way.turn {
+            Turn::InLine(place) => Some(place),
+            Turn::New | Turn::Again => None,
+        };
+        if let Some(place) = place {
+            self.under_way.line.wait_elsewhere(place, claim);
+        }
+        let throttled = &mut self.dirt_mut(request.volume).throttled;
+        throttled.push_back(Throttled { request, place });
     }
 
     /// Resumes queued writes, in order per volume, while there is room.
@@ -88,18 +97,22 @@ impl State {
             from = busy + 1;
             let at = usize::from(busy);
             let mut queue = std::mem::take(&mut self.volumes[at].dirt.throttled);
-            while let Some(request) = queue.pop_front() {
-                let span = self.checked_span(&request);
+            while let Some(next) = queue.pop_front() {
+                let request = &next.request;
+                let span = self.checked_span(request);
                 if span.is_ok_and(|span| self.room_for(&span) == Room::Later) {
-                    queue.push_front(request);
+                    queue.push_front(next);
                     break;
                 }
-                if !self.steps.has_room_for(self.blocks_of(&request)) {
-                    queue.push_front(request);
+                if !self.steps.has_room_for(self.blocks_of(request)) {
+                    queue.push_front(next);
                     is_full = true;
                     break;
                 }
-                self.decide(request, effects);
+                match next.place {
+                    Some(place) => self.decide_in_line(place, next.request, effects),
+                    None => self.decide(next.request, Turn::Again, effects),
+                }
             }
             queue.append(&mut self.volumes[at].dirt.throttled);
             self.volumes[at].dirt.throttled = queue;

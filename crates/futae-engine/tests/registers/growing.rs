@@ -1,14 +1,14 @@
 //! Files that several requests at a time read, write and make longer, that are cut and changed past the cache meanwhile, and
 //! whose disk may be full.
 
+use crate::asked::{Answer, Order, POLICIES, release_one, request};
 use crate::disk::{Disk, End, SECTOR};
 use crate::model::Model;
 use futae_engine::{
-    ClientId, Engine, EngineOptions, IoBuf, IoError, OnEviction, Operation, Request, Store,
-    WriteBackOptions,
+    ClientId, Engine, EngineOptions, IoBuf, OnEviction, Operation, Store, WriteBackOptions,
 };
 use futae_policy::{Class, Prng, VolumeId};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -16,9 +16,6 @@ const BLOCK: u64 = 4096;
 const OF_BLOCK: u64 = BLOCK / SECTOR;
 /// Sectors of a file at most.
 const SECTORS: u64 = 14 * OF_BLOCK;
-const POLICIES: [&str; 6] = ["lru", "fix", "arc", "cost", "s3-fifo", "sieve"];
-
-type Answer = Arc<Mutex<Option<Result<Vec<u8>, IoError>>>>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
@@ -189,8 +186,9 @@ impl Run {
                 (read, What::Read(self.files[file].length))
             }
         };
-        let (answer, begun) = (Answer::default(), self.now());
-        let slot = Arc::clone(&answer);
+        let begun = self.now();
+        let volume = self.files[file].volume;
+        let (request, answer) = request(volume, ClientId(1), begun, operation);
         self.pending.push(Pending {
             answer,
             file,
@@ -199,24 +197,13 @@ impl Run {
             begun,
             what,
         });
-        self.engine.submit(Request {
-            volume: self.files[file].volume,
-            client: ClientId(1),
-            sequence: begun,
-            operation,
-            done: Box::new(move |result: Result<IoBuf, IoError>| {
-                let result = result.map(|data| data.as_slice().to_vec());
-                let before = slot.lock().expect("whole").replace(result);
-                assert!(before.is_none(), "answered twice");
-            }),
-        });
+        self.engine.submit(request);
     }
 
     fn collect(&mut self) {
         let mut at = 0;
         while at < self.pending.len() {
-            let result = self.pending[at].answer.lock().expect("whole").take();
-            let Some(result) = result else {
+            let Some(result) = self.pending[at].answer.take() else {
                 at += 1;
                 continue;
             };
@@ -268,19 +255,9 @@ impl Run {
     }
 
     fn release_one(&mut self, may_fail: bool) -> bool {
-        let from = self.prng.below(3) as usize;
-        for at in (from..3).chain(0..from) {
-            let disk = Arc::clone(&self.files[at].disk);
-            let held = disk.held() as u64;
-            if held > 0 {
-                let fails = may_fail && self.fails > 0 && self.prng.below(self.fails) == 0;
-                let end = if fails { End::Bad } else { End::Good };
-                let which = self.prng.below(held) as usize;
-                disk.release(which, end, &mut self.prng);
-                return true;
-            }
-        }
-        false
+        let disks: Vec<_> = self.files.iter().map(|it| Arc::clone(&it.disk)).collect();
+        let fails = if may_fail { self.fails } else { 0 };
+        release_one(&disks, fails, Order::Any, &mut self.prng).is_some()
     }
 
     /// Does what waits for others, while they go on; other requests begin beside it, unless it is to be alone.

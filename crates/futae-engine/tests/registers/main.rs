@@ -1,6 +1,7 @@
 //! Random operations on caches over disks that end operations in any order, now and then badly: what each sector may hold is
 //! a register, and who looks at it sees the last write. `SEEDS=100-2000` in the environment takes other seeds.
 
+mod asked;
 mod disk;
 mod growing;
 mod kept;

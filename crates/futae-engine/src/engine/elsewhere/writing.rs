@@ -37,6 +37,7 @@ impl State {
             .chain(runs.flat_map(|(_, run)| &run.parked));
         let throttled = self.volumes.iter();
         let throttled = throttled.flat_map(|volume| &volume.dirt.throttled);
+        let throttled = throttled.map(|it| &it.request);
         let left = self.under_way.left.iter().map(|(_, request)| request);
         let parked = parked.chain(self.under_way.line.requests()).chain(left);
         parked.chain(throttled).filter_map(written).collect()

@@ -165,7 +165,9 @@ impl State {
         let frame = self.arena.frame_mut(slot);
         verifying.span.copy(verifying.data.as_slice(), &of, frame);
         let verifier = self.verifier.as_deref();
-        let copy = verifier.is_some_and(|verifier| verifier.options.compare_with_store);
+        let compares = verifier.is_some_and(|verifier| verifier.options.compare_with_store);
+        // No read begins where a request in the line waits.
+        let copy = compares && !self.under_way.line.over(&of);
         let copy = copy.then(|| IoBuf::copy_of(&frame[..of.length as usize]));
         self.frames.set(slot, Frame::Ready);
         if let Some(mac) = verifying.macs.of(block.index()) {

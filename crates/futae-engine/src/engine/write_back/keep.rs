@@ -9,7 +9,6 @@ use crate::engine::state::State;
 use crate::engine::ticket::Ticket;
 use crate::{Done, IoBuf, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
-use std::collections::VecDeque;
 
 impl State {
     /// Takes a write into the cache as far as it can be kept; the rest goes to the store. Only
@@ -75,10 +74,7 @@ impl State {
             answer_kept(&mut keeping, effects);
             self.send_through(span, keeping.data, done, effects);
             // Others waited if an earlier step had no room for any block.
-            for request in parked {
-                self.go_on_in_turn(request, effects);
-            }
-            return;
+            return self.go_on_parked(parked, effects);
         }
         for part in rest {
             let mut slice = IoBuf::new(part.length as usize);
@@ -105,9 +101,7 @@ impl State {
             return effects.later(Rest::Keep(keeping));
         }
         answer_kept(&mut keeping, effects);
-        for request in parked {
-            self.go_on_in_turn(request, effects);
-        }
+        self.go_on_parked(parked, effects);
     }
 
     /// Whether one more block may become dirty.
@@ -170,7 +164,7 @@ impl State {
             content: Content::Data,
             has_begun: true,
             done,
-            parked: VecDeque::new(),
+            parked: Vec::new(),
         });
         self.note_store_write(&blocks);
         self.tally.store_writes += 1;

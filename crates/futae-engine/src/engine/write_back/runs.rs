@@ -162,9 +162,7 @@ impl State {
             Some(error) => self.keep_dirty(&run, error, effects),
         }
         self.resume_changes(&run, error.as_ref(), effects);
-        for request in run.parked {
-            self.go_on_in_turn(request, effects);
-        }
+        self.go_on_parked(run.parked, effects);
         self.resume_throttled(effects);
     }
 

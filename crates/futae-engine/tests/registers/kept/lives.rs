@@ -1,56 +1,18 @@
 //! The lives of the caches of a run: how each begins and ends.
 
 use super::world::{Known, POLICIES, Run};
-use crate::disk::{Clock, Disk, End, SECTOR};
+use crate::asked::Alone;
+use crate::disk::{Clock, SECTOR};
 use crate::model::EQUAL_MAX;
 use futae_engine::{
-    Engine, EngineOptions, MemoryFile, MemoryTrust, OnEviction, OnRefusal, Verification, World,
+    Engine, EngineOptions, MemoryFile, MemoryTrust, OnEviction, OnRefusal, Verification,
     WriteBackOptions,
 };
 use futae_policy::Prng;
 use std::fs;
-use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-/// A world with one thread and the test's clock.
-struct Alone {
-    clock: Arc<Clock>,
-    start: Instant,
-    disks: Vec<Arc<Disk>>,
-    prng: Mutex<Prng>,
-}
-
-impl World for Alone {
-    fn now(&self) -> Instant {
-        self.start + Duration::from_nanos(self.clock.ns())
-    }
-
-    fn apart(&self, _name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        work();
-        Ok(())
-    }
-
-    fn has_clock_threads(&self) -> bool {
-        false
-    }
-
-    fn wall_ns(&self) -> u64 {
-        self.clock.ns()
-    }
-
-    /// Another thread ends an operation.
-    fn between_steps(&self) {
-        let mut prng = self.prng.lock().expect("whole").clone();
-        *self.prng.lock().expect("whole") = Prng::new(prng.bits());
-        let disk = &self.disks[prng.below(self.disks.len() as u64) as usize];
-        let held = disk.held() as u64;
-        if held > 0 && prng.below(2) == 0 {
-            disk.release(prng.below(held) as usize, End::Good, &mut prng);
-        }
-    }
-}
+use std::sync::Arc;
+use std::time::Duration;
 
 impl Run {
     pub fn options(prng: &mut Prng, block_bytes: u64) -> EngineOptions {
@@ -79,12 +41,8 @@ impl Run {
         disks: &[Known],
         prng: &mut Prng,
     ) -> Arc<Engine> {
-        let world = Alone {
-            clock: Arc::clone(clock),
-            start: Instant::now(),
-            disks: disks.iter().map(|it| Arc::clone(&it.disk)).collect(),
-            prng: Mutex::new(Prng::new(prng.bits())),
-        };
+        let all = disks.iter().map(|it| Arc::clone(&it.disk)).collect();
+        let world = Alone::new(clock, all, Prng::new(prng.bits()));
         Engine::in_world(options, Arc::new(world)).expect("a cache")
     }
 

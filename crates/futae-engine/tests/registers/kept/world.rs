@@ -1,10 +1,11 @@
 //! One run: caches that take over each other's memory, over the same disks.
 
+use crate::asked::{self, Answer};
 use crate::disk::{Clock, Disk, End, SECTOR};
 use crate::model::Model;
-use futae_engine::{ClientId, Engine, IoBuf, IoError, Operation, Request, Store, WriteBackOptions};
+use futae_engine::{ClientId, Engine, IoError, Operation, Request, Store, WriteBackOptions};
 use futae_policy::{Class, Prng, VolumeId};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 pub const POLICIES: [&str; 9] = [
     "lru",
@@ -17,8 +18,6 @@ pub const POLICIES: [&str; 9] = [
     "2q",
     "sieve",
 ];
-
-pub type Answer = Arc<Mutex<Option<Result<Vec<u8>, IoError>>>>;
 
 pub enum What {
     Read,
@@ -162,30 +161,16 @@ impl Run {
         client: ClientId,
         operation: Operation,
     ) -> (Request, Answer) {
-        let answer = Answer::default();
-        let slot = Arc::clone(&answer);
         let event = self.now();
         let volume = self.disks[at].volume.expect("a volume");
-        let request = Request {
-            volume,
-            client,
-            sequence: event,
-            operation,
-            done: Box::new(move |result: Result<IoBuf, IoError>| {
-                let result = result.map(|data| data.as_slice().to_vec());
-                let before = slot.lock().expect("whole").replace(result);
-                assert!(before.is_none(), "answered twice");
-            }),
-        };
-        (request, answer)
+        asked::request(volume, client, event, operation)
     }
 
     /// Takes the answers that have come.
     pub fn collect(&mut self) {
         let mut at = 0;
         while at < self.pending.len() {
-            let result = self.pending[at].answer.lock().expect("whole").take();
-            let Some(result) = result else {
+            let Some(result) = self.pending[at].answer.take() else {
                 at += 1;
                 continue;
             };
@@ -302,7 +287,7 @@ impl Run {
 
     fn drain_for(&mut self, answer: &Answer) -> Result<Vec<u8>, IoError> {
         for _ in 0..4000 {
-            if let Some(result) = answer.lock().expect("whole").take() {
+            if let Some(result) = answer.take() {
                 return result;
             }
             if !self.release_one(false) {
