@@ -11,7 +11,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// A virsh whose domains are the lines of a file: NAME MAXIMUM USED, in KiB. While there is a pipe beside it, the first two domains
+/// A virsh whose domains are the lines of a file: NAME MAXIMUM USED, in KiB, and if it is set up with less than it uses, CURRENT, and a word
+/// if its description is long. While there is a pipe beside it, the first two domains
 /// are answered for only when both are asked for.
 const VIRSH: &str = r#"#!/bin/sh
 case "$1" in
@@ -27,6 +28,16 @@ dominfo)
     set -- $line
     echo "Max memory:     $2 KiB"
     echo "Used memory:    $3 KiB" ;;
+dumpxml)
+    set -- $(grep "^$2 " "$DOMAINS")
+    echo "<currentMemory unit='KiB'>${4:-$3}</currentMemory>"
+    if [ -n "$5" ]; then
+        yes "<disk/>" | head -n 20000
+        echo "<memballoon model='virtio'/>"
+    fi ;;
+dommemstat) [ -e "$DOMAINS.driven" ] && echo "last_update 1" || echo "last_update 0" ;;
+setmem) echo "$2 $3" >>"$DOMAINS.set" ;;
+domid) echo "$2" | tr 1 b ;;
 esac
 "#;
 /// Two domains of 2 GiB.
@@ -45,16 +56,17 @@ fn with_domains() -> Stage {
     stage
 }
 
-/// `futae balance` with these domains, which tells nobody anything.
+/// `futae balance` with these domains.
 fn of_domains(stage: &Stage, words: &[&str]) -> Command {
     let config = stage.path("balance.toml");
-    let given = ["balance", "--dry-run", "--config", text(&config)];
+    let given = ["balance", "--config", text(&config)];
     let mut command = futae(&[&given, words].concat());
     let path = std::env::var("PATH").unwrap_or_default();
     let directory = stage.path("virsh");
     let directory = directory.parent().expect("a directory");
     command.env("PATH", format!("{}:{path}", directory.display()));
     command.env("DOMAINS", stage.path("domains"));
+    command.env("RUNTIME_DIRECTORY", directory);
     command
 }
 
@@ -63,7 +75,10 @@ fn domains_are_asked_together_and_one_that_does_not_fit_keeps_no_other_out() {
     let stage = with_domains();
     let pipe = stage.path("domains.both");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
-    let mut balance = Running::start("futae balance", of_domains(&stage, &["--json"]));
+    let mut balance = Running::start(
+        "futae balance",
+        of_domains(&stage, &["--dry-run", "--json"]),
+    );
     let mut periods = 0;
     let mut next = |balance: &mut Running| -> (String, String) {
         let said: Value = serde_json::from_str(&balance.line()).expect("JSON");
@@ -96,11 +111,77 @@ fn domains_are_asked_together_and_one_that_does_not_fit_keeps_no_other_out() {
     assert!(balance.stop().status.success());
 }
 
+/// Until the driver of its balloon is loaded, a domain has its maximum, whatever it is set up with.
+#[test]
+fn a_domain_that_starts_is_not_told_to_keep_what_its_balloon_is_yet_to_take() {
+    let stage = with_domains();
+    let now = |domains: &str| {
+        fs::write(stage.path("domains.new"), domains).expect("a file");
+        fs::rename(stage.path("domains.new"), stage.path("domains")).expect("renamed");
+    };
+    now("a 4194304 4194304 2097152\n");
+    let config = stage.path("balance.toml");
+    let body = fs::read_to_string(&config).expect("there");
+    fs::write(&config, format!("return_on_exit = true\n{body}")).expect("a file");
+    let mut balance = Running::start("futae balance", of_domains(&stage, &["--json"]));
+    let mut next = || -> Value { serde_json::from_str(&balance.line()).expect("JSON") };
+    let first = next();
+    let problems = first["problems"].to_string();
+    assert!(
+        problems.contains("a is left alone: ") && problems.contains("2048 MiB"),
+        "{problems}"
+    );
+    fs::write(stage.path("domains.driven"), "").expect("a file");
+    now("a 4194304 2097152 2097152\n");
+    let guest = obtain("a is balanced", || {
+        let said = next();
+        let guest = said["guests"][0].clone();
+        guest.is_object().then_some(guest).ok_or(said)
+    });
+    assert_eq!(guest["target"], 2_147_483_648_u64, "{guest}");
+    assert!(balance.stop().status.success());
+    let told = fs::read_to_string(stage.path("domains.set")).expect("it gives back");
+    assert!(told.lines().all(|line| line == "a 2097152"), "{told}");
+}
+
+#[test]
+fn a_domain_is_asked_whether_it_reports_free_pages_however_long_its_description_is() {
+    let stage = with_domains();
+    fs::write(stage.path("domains"), "a 2097152 2097152 2097152 long\n").expect("a file");
+    let path = stage.path("balance.toml");
+    let body = fs::read_to_string(&path).expect("there");
+    fs::write(&path, format!("{body}[host]\nidle_after = 600\n")).expect("a file");
+    let words = ["--dry-run", "--json", "--periods", "1"];
+    let ended = Running::start("futae balance", of_domains(&stage, &words)).wait();
+    assert!(ended.status.success(), "{ended:?}");
+    let said: Value = serde_json::from_str(&ended.lines[0]).expect("JSON");
+    let hints = said["hints"].to_string();
+    assert!(
+        hints.contains("a: the host does not get the pages"),
+        "{said}"
+    );
+}
+
+/// virsh takes its name for the ID of the other.
+#[test]
+fn a_domain_whose_name_is_a_number_is_not_taken_for_the_one_with_that_id() {
+    let stage = with_domains();
+    let domains = "1 2097152 2097152\nb 1572864 1572864\n";
+    fs::write(stage.path("domains"), domains).expect("a file");
+    let words = ["--dry-run", "--json", "--periods", "1"];
+    let ended = Running::start("futae balance", of_domains(&stage, &words)).wait();
+    assert!(ended.status.success(), "{ended:?}");
+    let said: Value = serde_json::from_str(&ended.lines[0]).expect("JSON");
+    assert_eq!(said["guests"][0]["name"], "1", "{said}");
+    assert_eq!(said["guests"][0]["achieved"], 1_610_612_736_u64, "{said}");
+}
+
 #[test]
 fn recorded_domains_are_advised_on_by_the_same_file() {
     let stage = with_domains();
     let samples = stage.path("samples.jsonl");
-    let recorded = of_domains(&stage, &["--periods", "2", "--record", text(&samples)]);
+    let recorded = ["--dry-run", "--periods", "2", "--record", text(&samples)];
+    let recorded = of_domains(&stage, &recorded);
     assert!(
         Running::start("futae balance", recorded)
             .wait()

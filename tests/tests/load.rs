@@ -416,6 +416,17 @@ fn wrong_requests_are_refused_in_one_line() {
     }
 }
 
+/// What it leads to may be on a disk that is not mounted.
+#[test]
+fn a_link_that_leads_nowhere_stays() {
+    let (_directory, path) = place("link");
+    std::os::unix::fs::symlink("nowhere/file", &path).expect("a link");
+    let output = run(&["load", text(&path), "--create", "--file-size", "1MiB"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cannot be made"), "{said}");
+    assert!(path.is_symlink(), "{said}");
+}
+
 #[test]
 fn no_space_is_told_and_nothing_is_left() {
     if !has_root() {

@@ -8,9 +8,11 @@ use futae_tests::binary::{futae, run, run_json};
 use futae_tests::predict::{requests, writes};
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
-use futae_tests::tools::text;
+use futae_tests::tools::{has_fuse, text};
+use futae_tests::tree::{Tree, read};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -19,15 +21,14 @@ const BLOCKS: u64 = 2048;
 const POLICY: &str = "s3-fifo";
 const CACHE: &str = "200blocks";
 
-/// A recording that has begun.
+/// A recording of a server that has begun.
 fn record(stage: &Stage, trace: &Path, more: &[&str]) -> Running {
-    let mut command = futae(&[
-        "record",
-        text(&stage.control),
-        "--json",
-        "--out",
-        text(trace),
-    ]);
+    record_of(&stage.control, trace, more)
+}
+
+/// The same of any program.
+fn record_of(control: &Path, trace: &Path, more: &[&str]) -> Running {
+    let mut command = futae(&["record", text(control), "--json", "--out", text(trace)]);
     command.args(more);
     let mut running = Running::start("futae record", command);
     let first: Value = serde_json::from_str(&running.line()).expect("JSON");
@@ -58,6 +59,12 @@ fn ask(stage: &Stage, seed: u64, count: usize) -> usize {
         }
     }
     writes(&all)
+}
+
+/// Gives the server an order, which it follows.
+fn order_well(stage: &Stage, order: &str) {
+    let answer = stage.order(&format!("{{\"command\":{order}}}"));
+    assert!(answer["error"].is_null(), "{answer}");
 }
 
 #[test]
@@ -196,7 +203,7 @@ fn a_recording_goes_on_while_exports_come_and_go() {
     let mut stage = Stage::new(BLOCKS);
     stage.serve(&["--cache", CACHE]);
     let trace = stage.path("day.csv");
-    let running = record(&stage, &trace, &[]);
+    let mut running = record(&stage, &trace, &[]);
     ask(&stage, 1, 200);
     let [own, alike] = ["own.img", "alike.img"].map(|name| stage.path(name));
     for image in [&own, &alike] {
@@ -221,16 +228,33 @@ fn a_recording_goes_on_while_exports_come_and_go() {
             0,
         ),
         ("\"export-remove\",\"export\":\"own\"".to_owned(), 100),
+        (
+            format!(
+                "\"export-add\",\"export\":\"own={},share=100blocks\"",
+                text(&own)
+            ),
+            50,
+        ),
     ] {
-        let answer = stage.order(&format!("{{\"command\":{order}}}"));
-        assert!(answer["error"].is_null(), "{answer}");
+        order_well(&stage, &order);
         ask(&stage, 2, asked);
         requests += asked;
         futae_testkit::wait::eventually("these are recorded", || {
             facts()["cache_requests"] == requests
         });
     }
+    // The export by whose name the cache was asked for goes, and the other cache, too.
+    running.hold_up();
+    ask(&stage, 2, 70);
+    for export in ["own", EXPORT] {
+        order_well(
+            &stage,
+            &format!("\"export-remove\",\"export\":\"{export}\""),
+        );
+    }
+    running.go_on();
     let facts = end(running);
+    requests += 70;
     assert_eq!(facts["requests"], requests, "{facts}");
 }
 
@@ -292,6 +316,51 @@ fn a_sample_has_all_requests_for_some_blocks() {
         "the same blocks both times"
     );
     assert!(facts["requests"].as_u64() < Some(4000), "{facts}");
+}
+
+/// Over restarts, too: a file has another number then.
+#[test]
+fn each_file_of_a_mounted_tree_is_a_volume() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    let names = ["a", "b", "c"];
+    for name in names {
+        fs::write(tree.lower(name), vec![7; 16 * BLOCK]).expect("room");
+    }
+    let (control, trace) = (tree.beside("control"), tree.beside("day.csv"));
+    let address = format!("unix:{}", text(&control));
+    for (part, order) in [[0, 1, 2], [2, 0, 1]].into_iter().enumerate() {
+        tree.mount(&["--cache", "1MiB", "--control", &address]);
+        let more: &[&str] = if part > 0 { &["--append"] } else { &[] };
+        let running = record_of(&control, &trace, more);
+        for (count, at) in (1..).zip(order) {
+            assert_eq!(read(&tree.upper(names[at])).len(), 16 * BLOCK);
+            futae_testkit::wait::eventually("these are recorded", || {
+                volumes(&trace).values().sum::<u64>() == ((3 * part + count) * 16 * BLOCK) as u64
+            });
+        }
+        end(running);
+        tree.stop();
+    }
+    let volumes = volumes(&trace);
+    assert_eq!(volumes.len(), 3, "{volumes:?}");
+    let bytes = (2 * 16 * BLOCK) as u64;
+    assert!(volumes.values().all(|&asked| asked == bytes), "{volumes:?}");
+}
+
+/// How many bytes of each volume are asked for in a trace.
+fn volumes(trace: &Path) -> BTreeMap<String, u64> {
+    let mut volumes = BTreeMap::new();
+    let written = fs::read_to_string(trace).expect("the trace");
+    for line in written.lines().skip(1) {
+        let fields: Vec<_> = line.split(',').collect();
+        if let [_, volume, _, _, bytes] = fields[..] {
+            *volumes.entry(volume.to_owned()).or_default() += bytes.parse::<u64>().unwrap_or(0);
+        }
+    }
+    volumes
 }
 
 #[test]

@@ -152,8 +152,7 @@ impl Places {
         let may_scan = self.scanned.is_none_or(|since| since.elapsed() >= RESCAN);
         let is_there = |mount: &Mount| mount.path.exists();
         if may_scan && !self.mounts.get(&device).is_some_and(is_there) {
-            let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-            self.mounts = mounts_in(&text);
+            self.mounts = mounts_in(&proc::text("/proc/self/mountinfo"));
             self.scanned = Some(Instant::now());
         }
         self.mounts.get(&device)
@@ -277,6 +276,19 @@ mod tests {
             (loop3.path.to_str(), loop3.is_xfs),
             (Some("/mnt/a b"), true)
         );
+    }
+
+    #[test]
+    fn a_path_that_is_no_text_hides_no_other_mount() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("mountinfo");
+        let text = b"30 1 254:0 / /mnt/M\xfcsik rw - ext4 /dev/sda rw\n31 1 254:1 / / rw - ext4 /dev/sdb rw\n";
+        std::fs::write(&path, text).expect("room");
+        let mounts = mounts_in(&proc::text(&path));
+        let root = mounts
+            .get(&(254 << 20 | 1))
+            .and_then(|mount| mount.path.to_str());
+        assert_eq!(root, Some("/"));
     }
 
     #[test]

@@ -14,9 +14,11 @@ fn pages_per_page() -> u64 {
     rustix::param::page_size() as u64 / futae_agent_protocol::PAGE_BYTES
 }
 
-/// What cannot be read is empty: every reader here has something to say then.
-fn text(path: impl AsRef<Path>) -> String {
-    read_to_string(path).unwrap_or_default()
+/// What cannot be read is empty: every reader here has something to say then. Bytes that are not UTF-8, as in the path of a mount, spoil
+/// no other line.
+pub(crate) fn text(path: impl AsRef<Path>) -> String {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// This boot of this machine.

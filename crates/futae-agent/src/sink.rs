@@ -1,5 +1,6 @@
 //! Where reports go: connecting, queueing, trying again.
 
+use self::look_up::LookUp;
 use crate::system::connect_vsock;
 use futae_agent_protocol::in_place::RingAnswer;
 use futae_agent_protocol::{Frame, Message, Stream};
@@ -9,11 +10,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
+
+mod look_up;
 
 /// Bytes that wait for a reader who is slow; what comes beyond is dropped.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
@@ -95,7 +98,7 @@ impl fmt::Display for Destination {
 
 impl Destination {
     /// Opens it; what is opened never blocks.
-    fn connect(&self) -> io::Result<OwnedFd> {
+    fn connect(&self, look_up: &mut LookUp) -> io::Result<OwnedFd> {
         let descriptor: OwnedFd = match self {
             Self::Output => return Err(io::ErrorKind::Unsupported.into()),
             Self::Port(path) => {
@@ -113,7 +116,7 @@ impl Destination {
             }
             Self::Vsock { cid, port } => connect_vsock(*cid, *port)?,
             Self::Tcp(address) => {
-                let stream = connect_tcp(&address.to_socket_addrs()?.collect::<Vec<_>>())?;
+                let stream = connect_tcp(&look_up.addresses(address, CONNECT_TIMEOUT)?)?;
                 stream.set_nodelay(true)?;
                 rustix::net::sockopt::set_tcp_user_timeout(&stream, 10_000)?;
                 stream.into()
@@ -141,6 +144,7 @@ fn connect_tcp(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
 /// Sends frames, connects again for ever, and never makes the agent wait.
 pub struct Sink {
     destination: Destination,
+    look_up: LookUp,
     connection: Option<OwnedFd>,
     /// Frames that are on their way; the first `sent` bytes have left.
     queue: Vec<u8>,
@@ -163,6 +167,7 @@ impl Sink {
     pub fn new(destination: Destination) -> Self {
         Self {
             destination,
+            look_up: LookUp::default(),
             connection: None,
             queue: Vec::new(),
             sent: 0,
@@ -298,7 +303,7 @@ impl Sink {
         if Instant::now() < self.next_try {
             return false;
         }
-        match self.destination.connect() {
+        match self.destination.connect(&mut self.look_up) {
             Ok(connection) => {
                 self.connection = Some(connection);
                 self.pause = PAUSE_MIN;

@@ -58,8 +58,25 @@ impl LibvirtConfig {
     }
 
     /// What a domain that runs may have by these settings, and how many bytes it has.
+    ///
+    /// # Errors
+    ///
+    /// libvirt does not tell, or the domain is yet to give up what it starts with too much.
     pub(crate) fn ask(&self, name: &str) -> Result<(GuestConfig, u64), String> {
-        let memory = virsh::memory(name, self.uri.as_deref(), TIMEOUT)?;
+        let uri = self.uri.as_deref();
+        let memory = virsh::memory(name, uri, TIMEOUT)?;
+        // Until its balloon is driven, it has all. Told to keep that, it would never come to what it was set up with.
+        if memory.used == memory.maximum
+            && let Some(wanted) = virsh::set_up(name, uri, TIMEOUT)
+            && wanted < memory.maximum
+            && virsh::has_no_driver(name, uri, TIMEOUT)
+        {
+            return Err(format!(
+                "it starts with {} MiB until a driver of its balloon takes what is above its currentMemory of {} MiB",
+                memory.used >> 20,
+                wanted >> 20
+            ));
+        }
         Ok((self.guest(name, memory.maximum), memory.used))
     }
 

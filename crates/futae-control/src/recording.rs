@@ -71,8 +71,7 @@ impl Orders {
     }
 }
 
-const ENDED: &str =
-    "it is recorded no more: another futae record has begun since, or the server was started again";
+const ENDED: &str = "it is recorded no more: another futae record has begun since, the server was started again, or the cache is gone";
 
 fn answer(part: RecordedPart) -> Result<Value, String> {
     let line = |recorded: &Recorded| {

@@ -8,6 +8,7 @@ use futae_engine::{
 };
 use futae_policy::Class;
 use futae_testkit::manual_store::ManualStore;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 fn now(setup: &Setup, operation: Operation) {
@@ -96,6 +97,18 @@ fn requests_for_data_are_recorded_once_in_their_order() {
     assert_eq!(setup.engine.end_recording(number), None, "it is over");
 }
 
+/// A reader whose cache is gone may ask the one that is left.
+#[test]
+fn a_recording_of_one_cache_is_none_of_another() {
+    let [one, other] = [(), ()].map(|()| setup("lru", 8, 64, OnEviction::None));
+    let [number, its] = [&one, &other].map(|setup| setup.engine.begin_recording(1.0));
+    now(&other, other.read(5, 1));
+    assert_eq!(other.engine.take_recorded(number), None);
+    assert_eq!(other.engine.end_recording(number), None);
+    let part = other.engine.end_recording(its).expect("it goes on");
+    assert_eq!(what(&part.requests), [(5 * BLOCK, BLOCK, false)]);
+}
+
 /// A reader takes requests some time after they came.
 #[test]
 fn requests_of_a_volume_that_is_gone_keep_its_name() {
@@ -171,6 +184,42 @@ fn of_a_sample_all_requests_for_the_same_blocks_are_recorded() {
     assert_eq!(what(first), what(second), "the same blocks both times");
     assert!((80..=176).contains(&first.len()), "{} of 512", first.len());
     assert!(first.iter().all(|recorded| recorded.length == BLOCK));
+}
+
+/// A server that was started again may have its exports in another order.
+#[test]
+fn a_sample_has_the_same_blocks_of_a_volume_whatever_its_number_is() {
+    let sampled = |names: [&str; 2]| -> BTreeSet<(String, u64)> {
+        let mut setup = setup("lru", 8, 512, OnEviction::None);
+        let added = names.map(|name| {
+            let store = ManualStore::new(512);
+            let added = setup.engine.add_volume(name, store, Class::NORMAL);
+            added.expect("a number")
+        });
+        let number = setup.engine.begin_recording(0.25);
+        for volume in added {
+            setup.volume = volume;
+            now(&setup, setup.read(0, 512));
+        }
+        let part = setup.engine.end_recording(number).expect("a recording");
+        let name = |one: &Recorded| (part.names[&one.volume].clone(), one.offset);
+        part.requests.iter().map(name).collect()
+    };
+    let once = sampled(["one", "other"]);
+    assert_eq!(once, sampled(["other", "one"]));
+    let blocks = |of: &str| -> Vec<u64> {
+        let of = once.iter().filter(|(name, _)| name == of);
+        of.map(|(_, offset)| *offset).collect()
+    };
+    let (one, other) = (blocks("one"), blocks("other"));
+    for blocks in [&one, &other] {
+        assert!(
+            (80..=176).contains(&blocks.len()),
+            "{} of 512",
+            blocks.len()
+        );
+    }
+    assert_ne!(one, other, "each has its own");
 }
 
 #[test]

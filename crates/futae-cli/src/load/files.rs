@@ -215,12 +215,7 @@ fn prepare(
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && plan.create => {
-            let made = make(path, number, bytes, progress);
-            if made.is_err() {
-                // What is left of it is of no use; the first error is the one that counts.
-                let _ = fs::remove_file(path);
-            }
-            made
+            make(path, number, bytes, progress)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(anyhow!("{shown} does not exist; --create makes it").into())
@@ -256,12 +251,19 @@ fn make(
     }
     let options = OpenOptions::new().write(true).create_new(true).open(path);
     let file = options.with_context(|| format!("{shown}: cannot be made"))?;
-    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-        // Not every file system can; then writing tells.
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-        Err(error) => return Err(unwritten(path, bytes, error.into()).into()),
+    // Not every file system can; then writing tells.
+    let allocated = match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        Err(error) if !matches!(error, Errno::OPNOTSUPP | Errno::NOSYS) => {
+            Err(unwritten(path, bytes, error.into()).into())
+        }
+        _ => Ok(()),
+    };
+    let made = allocated.and_then(|()| stamp_all(&file, path, number, bytes, progress));
+    if made.is_err() {
+        // What is left of it is of no use; the first error is the one that counts.
+        let _ = fs::remove_file(path);
     }
-    stamp_all(&file, path, number, bytes, progress)
+    made
 }
 
 fn stamp_all(

@@ -7,6 +7,11 @@ use super::sampling::{SampledPart, Sampling};
 use super::state::State;
 use super::volume::name_in;
 use crate::{Operation, Request};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many recordings have begun, of all caches of the process: no two have the same number, so a reader that is led to another cache takes
+/// nothing of a recording that is not its own.
+static RECORDINGS: AtomicU64 = AtomicU64::new(0);
 
 impl State {
     /// Records a request that is answered in place, if a recording or a sample is being taken.
@@ -62,7 +67,9 @@ impl State {
         let now = self.world.now();
         let (first, end) = self.block_range(span);
         if let Some(recording) = &mut self.recording {
-            recording.add(span, is_write, (first..end, self.block_bytes), now);
+            let name = &self.volumes[usize::from(span.volume.0)].name;
+            let blocks = (first..end, self.block_bytes);
+            recording.add((span, name), is_write, blocks, now);
         }
     }
 }
@@ -70,12 +77,11 @@ impl State {
 impl Engine {
     /// Begins to record the requests to the cache, and discards an earlier recording. `sample` is
     /// the fraction of all blocks whose requests are recorded, above 0; from 1 on every request is
-    /// recorded whole. Returns the number of the recording.
+    /// recorded whole. Returns the number of the recording, which no other recording of this process has.
     pub fn begin_recording(&self, sample: f64) -> u64 {
         let now = self.world.now();
+        let number = RECORDINGS.fetch_add(1, Ordering::Relaxed) + 1;
         let mut state = self.lock();
-        state.recordings += 1;
-        let number = state.recordings;
         let recording = Box::new(Recording::new(number, sample, now));
         let old = state.recording.replace(recording);
         drop(state);

@@ -78,10 +78,10 @@ impl Recording {
         }
     }
 
-    /// Records a request for the range `span` of the blocks `blocks`.
+    /// Records a request for the range `span` of the blocks `blocks` of the volume called `name`.
     pub fn add(
         &mut self,
-        span: &Span,
+        (span, name): (&Span, &str),
         is_write: bool,
         (blocks, block_bytes): (Range<u64>, u64),
         now: Instant,
@@ -96,7 +96,8 @@ impl Recording {
         let Some(sample_max) = self.sample_max else {
             return self.keep(recorded);
         };
-        for index in blocks.filter(|&index| hash(span.volume, index) <= sample_max) {
+        let seed = seed(name);
+        for index in blocks.filter(|&index| mixed(seed ^ index) <= sample_max) {
             self.keep(Recorded {
                 offset: index * block_bytes,
                 length: block_bytes,
@@ -145,7 +146,9 @@ impl Recording {
     }
 }
 
-/// The hash of a block that decides whether it is in the sample.
-fn hash(volume: VolumeId, index: u64) -> u64 {
-    mixed(u64::from(volume.0) << 48 ^ index)
+/// What decides, with its index, whether a block of a volume is in the sample. It comes from the name, because after a restart another
+/// volume may have the number.
+fn seed(name: &str) -> u64 {
+    let bytes = name.bytes().map(u64::from);
+    bytes.fold(0, |seed, byte| mixed(seed ^ byte))
 }

@@ -89,8 +89,6 @@ pub struct State {
     pub remarks_logged: usize,
     /// The recording of requests, and the sample of them, if they are being taken.
     pub recording: Option<Box<Recording>>,
-    /// How many recordings have begun.
-    pub recordings: u64,
     pub sampling: Option<Box<super::sampling::Sampling>>,
     /// The keeper of the blocks, if the engine does not hold them itself.
     pub elsewhere: Option<Elsewhere>,
@@ -155,7 +153,6 @@ impl State {
             log: log.map(DecisionLog::create).transpose()?,
             remarks_logged: 0,
             recording: None,
-            recordings: 0,
             sampling: None,
             elsewhere: None,
             approximates_order: false,

@@ -129,7 +129,8 @@ impl CachedFiles {
                 let seen = Seen::new(place, self.engine.writes_back())?;
                 let lower = Arc::new(LowerFile::new(self.io.clone(), seen));
                 lower.found(Arc::clone(place), nodes.path_of(node));
-                let volume = self.volume(&mut known, Arc::clone(&lower) as _, class)?;
+                let store = Arc::clone(&lower) as _;
+                let volume = self.volume(&mut known, node.key, store, class)?;
                 let pages = self.keeper.as_ref();
                 let pages = pages.map(|keeper| FilePages::new(keeper, node.id, volume));
                 let contents = Arc::new(Contents {
@@ -169,12 +170,14 @@ impl CachedFiles {
     fn volume(
         &self,
         known: &mut HashMap<Key, Arc<Contents>>,
+        key: Key,
         store: Arc<dyn Store>,
         class: Class,
     ) -> Result<VolumeId, Errno> {
+        let name = key.to_string();
         let add = || {
             self.engine
-                .add_growing_volume("a file", Arc::clone(&store), class)
+                .add_growing_volume(&name, Arc::clone(&store), class)
         };
         match add() {
             Ok(volume) => return Ok(volume),

@@ -2,6 +2,7 @@
 
 use rustix::fs::{AtFlags, Stat, StatxFlags};
 use rustix::io::Errno;
+use std::fmt;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -18,6 +19,15 @@ impl Key {
             device: stat.st_dev,
             inode: stat.st_ino,
         }
+    }
+}
+
+/// The name of the file's volume: in a recording no two files have the same, and after a restart each has the same as before.
+impl fmt::Display for Key {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, inode } = *self;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        write!(formatter, "file-{major}:{minor}-{inode}")
     }
 }
 

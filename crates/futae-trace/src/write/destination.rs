@@ -1,8 +1,9 @@
 //! Where an output goes: what its name stands for, and a file that is whole under its name or not there.
 
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
@@ -95,15 +96,27 @@ impl Destination {
     }
 }
 
-/// The name that a file is to have, and its temporary one. Without [`give`](Self::give) the file is removed.
+/// The name that a file is to have. Without [`give`](Self::give) the file is removed.
 pub struct Name {
-    temporary: TempPath,
+    file: File,
+    /// Its name until then. None where the file system makes files without names, of which nothing stays if the process is killed.
+    temporary: Option<TempPath>,
     path: PathBuf,
+    /// The file that it replaces.
+    there: Option<Metadata>,
 }
 
 impl Name {
     pub fn give(self) -> io::Result<()> {
-        self.temporary.persist(self.path).map_err(|e| e.error)
+        let temporary = match self.temporary {
+            Some(temporary) => temporary,
+            // A link cannot replace a file, as a new name can.
+            None => linked(&self.file, directory_of(&self.path))?,
+        };
+        if let Some(there) = &self.there {
+            take_rights(&self.file, there);
+        }
+        temporary.persist(self.path).map_err(|e| e.error)
     }
 }
 
@@ -112,17 +125,55 @@ fn begin(path: &Path) -> io::Result<(File, Name)> {
     let there = path.symlink_metadata().ok().filter(Metadata::is_file);
     // Nobody else may open it before it has the rights of the one that it replaces.
     let mode = if there.is_some() { 0o600 } else { 0o666 };
-    let (file, temporary) = tempfile::Builder::new()
-        .prefix(".futae-")
-        .permissions(Permissions::from_mode(mode))
-        .tempfile_in(directory)
+    let (file, temporary) = match unnamed(directory, mode) {
+        Some(file) => (file, None),
+        None => {
+            let named = named(directory, mode).map_err(|error| refusal(&error, directory))?;
+            (named.0, Some(named.1))
+        }
+    };
+    let name = Name {
+        file: file.try_clone()?,
+        temporary,
+        path: path.to_owned(),
+        there,
+    };
+    Ok((file, name))
+}
+
+const PREFIX: &str = ".futae-";
+
+fn named(directory: &Path, mode: u32) -> io::Result<(File, TempPath)> {
+    let permissions = Permissions::from_mode(mode);
+    let mut builder = tempfile::Builder::new();
+    let file = builder.prefix(PREFIX).permissions(permissions);
+    Ok(file.tempfile_in(directory)?.into_parts())
+}
+
+/// A file that can get a name later, if the file system has such files.
+fn unnamed(directory: &Path, mode: u32) -> Option<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(directory, flags, Mode::from_raw_mode(mode)).ok()?;
+    let file = File::from(file);
+    // Where there is no /proc, it could get none.
+    let is_linkable = open_path(&file).symlink_metadata().is_ok();
+    is_linkable.then_some(file)
+}
+
+/// Gives a file without a name a temporary one.
+fn linked(file: &File, directory: &Path) -> io::Result<TempPath> {
+    let from = open_path(file);
+    let link = |to: &Path| Ok(linkat(CWD, &from, CWD, to, AtFlags::SYMLINK_FOLLOW)?);
+    let linked = tempfile::Builder::new()
+        .prefix(PREFIX)
+        .make_in(directory, link);
+    Ok(linked
         .map_err(|error| refusal(&error, directory))?
-        .into_parts();
-    if let Some(there) = there {
-        take_rights(&file, &there);
-    }
-    let path = path.to_owned();
-    Ok((file, Name { temporary, path }))
+        .into_temp_path())
+}
+
+fn open_path(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// Gives a new file the owner and the mode of the one that it is to replace, as far as this process may and the file system has
@@ -166,4 +217,59 @@ fn descriptor(path: &Path) -> io::Result<File> {
 fn directory_of(path: &Path) -> &Path {
     let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
     parent.unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names_in(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).expect("a directory");
+        let names = entries.map(|entry| entry.expect("one").file_name());
+        names
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// So nothing is left of a process that is killed.
+    #[test]
+    fn a_file_has_no_name_before_its_end() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory.path();
+        let path = directory.join("a");
+        // Not every file system makes such files.
+        let is_unnamed = unnamed(directory, 0o600).is_some();
+        for text in ["one", "two"] {
+            let there = names_in(directory);
+            let destination = Destination::of(&path).expect("no links");
+            let (mut file, name) = destination.begin().expect("begun");
+            file.write_all(text.as_bytes()).expect("room");
+            assert_eq!(names_in(directory) == there, is_unnamed);
+            name.expect("a file").give().expect("given");
+            assert_eq!(names_in(directory), ["a"]);
+            assert_eq!(fs::read_to_string(&path).expect("there"), text);
+        }
+        let (_, name) = Destination::of(&path)
+            .and_then(|it| it.begin())
+            .expect("begun");
+        drop(name);
+        assert_eq!(fs::read_to_string(&path).expect("there"), "two");
+    }
+
+    #[test]
+    fn a_file_system_without_such_files_has_a_temporary_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a");
+        let (mut file, temporary) = named(directory.path(), 0o600).expect("begun");
+        assert!(names_in(directory.path())[0].starts_with(PREFIX));
+        file.write_all(b"one").expect("room");
+        let name = Name {
+            file,
+            temporary: Some(temporary),
+            path,
+            there: None,
+        };
+        name.give().expect("given");
+        assert_eq!(names_in(directory.path()), ["a"]);
+    }
 }

@@ -9,6 +9,7 @@ use futae_policy::VolumeId;
 use futae_terminal::failure::Failure;
 use futae_trace::{CsvLines, Request, RequestKind};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -152,6 +153,11 @@ impl RecordingFile {
         facts.counts().into_iter().for_each(|count| *count = 0);
         let is_new = !(append && path.exists());
         let file = if !is_new {
+            let other = || format!("cannot go on with {}", path.display());
+            let options = File::options().read(true).write(true).open(path);
+            let file = options.with_context(other)?;
+            // Before the facts are read: another recording that ends now writes them once more.
+            lock(&file, path)?;
             let old = Facts::beside(path)?.ok_or_else(|| {
                 anyhow!(
                     "{} has no {} beside it: record again, without --append",
@@ -171,10 +177,6 @@ impl RecordingFile {
                 return Err(Failure::usage(message));
             }
             facts = old;
-            let other = || format!("cannot go on with {}", path.display());
-            let options = File::options().read(true).write(true).open(path);
-            let file = options.with_context(other)?;
-            lock(&file, path)?;
             let there = continued(file).with_context(other)?;
             facts.requests = there.requests;
             // What was recorded after the facts were written is in the trace, but not in them.
@@ -273,15 +275,19 @@ impl RecordingFile {
     }
 
     fn write(&mut self, part: &RecordingPart) -> io::Result<()> {
-        let names = part.volumes.iter();
+        // An export that was removed and added again has two numbers, and is one volume.
+        let mut names = BTreeMap::new();
+        let name_first = |(&number, name)| (number, *names.entry(name).or_insert(number));
+        let numbers: BTreeMap<_, _> = part.volumes.iter().map(name_first).collect();
         let names: Vec<_> = names
-            .map(|(&volume, name)| (VolumeId(volume), escaped(name)))
+            .into_iter()
+            .map(|(name, number)| (VolumeId(number), escaped(name)))
             .collect();
         let mut lines = CsvLines::of(names.iter().map(|(volume, name)| (*volume, &**name)));
         for &(micros, volume, offset_bytes, length_bytes, is_write) in &part.requests {
             let request = Request {
                 guest: 0,
-                volume: VolumeId(volume),
+                volume: VolumeId(numbers.get(&volume).copied().unwrap_or(volume)),
                 offset_bytes,
                 length_bytes,
                 kind: match is_write {
@@ -386,33 +392,53 @@ fn continued(mut file: File) -> io::Result<Continued> {
 mod tests {
     use super::*;
     use futae_engine::VolumeStatus;
-    use std::collections::BTreeMap;
 
-    #[test]
-    fn volumes_with_names_alike_are_apart_in_every_part() {
+    /// The volumes of the requests of these parts, of one request for each volume, in a trace.
+    fn volumes_of(parts: &[&[(u16, &str)]]) -> Vec<String> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("a.csv");
         let cache = Facts::of("", &EngineStatus::default(), 1.0);
         let file = RecordingFile::open(&path, cache, false).map_err(|e| e.to_string());
         let mut file = file.expect("a recording");
-        let names = ["a b", "a_b", "a,b", "a:b", "a%20b", "a\u{a0}b", "~"];
-        for (number, name) in (0..).zip(names) {
+        for part in parts {
+            let names = part.iter();
             let part = RecordingPart {
-                volumes: BTreeMap::from([(number, name.to_owned())]),
-                requests: vec![(1, number, 0, 4096, 0)],
+                volumes: names
+                    .map(|&(number, name)| (number, name.to_owned()))
+                    .collect(),
+                requests: part
+                    .iter()
+                    .map(|&(number, _)| (1, number, 0, 4096, 0))
+                    .collect(),
                 lost: 0,
             };
             let added = file.add(&part, Duration::ZERO).map_err(|e| e.to_string());
             added.expect("written");
         }
         let written = fs::read_to_string(&path).expect("there");
-        let found: Vec<_> = written
-            .lines()
-            .skip(1)
-            .filter_map(|line| line.split(',').nth(1))
-            .collect();
+        let volumes = written.lines().skip(1);
+        let volumes = volumes.filter_map(|line| Some(line.split(',').nth(1)?.to_owned()));
+        volumes.collect()
+    }
+
+    #[test]
+    fn volumes_with_names_alike_are_apart_in_every_part() {
+        let names = ["a b", "a_b", "a,b", "a:b", "a%20b", "a\u{a0}b", "~"];
+        let named: Vec<_> = (0..).zip(names).map(|volume| [volume]).collect();
+        let parts: Vec<_> = named.iter().map(|part| &part[..]).collect();
         let expected = ["a%20b", "a_b", "a%2cb", "a:b", "a%2520b", "a%c2%a0b", "~"];
-        assert_eq!(found, expected);
+        assert_eq!(volumes_of(&parts), expected);
+    }
+
+    /// The requests for both may come in one part, or in two.
+    #[test]
+    fn an_export_that_is_added_again_is_the_same_volume() {
+        let parts: [&[(u16, &str)]; 3] = [
+            &[(1, "a"), (3, "b")],
+            &[(0, "b"), (1, "a"), (3, "b")],
+            &[(0, "b")],
+        ];
+        assert_eq!(volumes_of(&parts), ["a", "b", "b", "a", "b", "b"]);
     }
 
     #[test]
@@ -424,9 +450,15 @@ mod tests {
             RecordingFile::open(&path, cache, path.exists()).map_err(|e| e.to_string())
         };
         let first = open().expect("a recording");
+        // What it will have written beside the trace is not known yet.
+        fs::write(facts_path(&path), "old").expect("room");
         let refused = open().map(drop).expect_err("the first writes");
         let process = format!("another futae record (process {})", std::process::id());
         assert!(refused.contains(&process), "{refused}");
+        first
+            .write_facts()
+            .map_err(|e| e.to_string())
+            .expect("room");
         drop(first);
         open().map(drop).expect("the first has ended");
     }

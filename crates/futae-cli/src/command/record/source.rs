@@ -169,14 +169,14 @@ impl Source {
             Err(problem) => problem,
         };
         // The server may have got another cache, or the export by which this one was named may be gone.
-        let now = self.status().ok().filter(|now| self.cache(now).is_ok());
-        match now.and_then(|_| named()).filter(|_| named() != before) {
-            Some(export) => {
-                order["export"] = json!(export);
-                Ok(ask(&self.path, &order)?)
-            }
-            None => Err(problem.into()),
+        let is_known = self.status().is_ok_and(|now| self.cache(&now).is_ok());
+        let now = named();
+        if !is_known || now == before {
+            return Err(problem.into());
         }
+        // The only cache has no name, and the server takes null for none.
+        order["export"] = json!(now);
+        Ok(ask(&self.path, &order)?)
     }
 }
 
