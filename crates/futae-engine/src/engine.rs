@@ -24,6 +24,7 @@ mod extents;
 mod flights;
 mod flush_turns;
 mod flushing;
+mod foreign;
 mod frames;
 mod front;
 mod generations;

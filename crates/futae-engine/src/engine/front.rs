@@ -203,6 +203,7 @@ impl Engine {
     /// Registers a client and returns its identity. The caller calls [`leave`](Self::leave) when
     /// the client disconnects.
     pub fn join(&self, volume: VolumeId) -> ClientId {
+        self.look_before_joining(volume);
         self.lock().join(volume)
     }
 
@@ -217,6 +218,8 @@ impl Engine {
         let known = &mut state.volumes[usize::from(volume.0)];
         known.demotion_guard.leave(client);
         known.losses.leave(client);
+        drop(state);
+        self.note_unused(volume);
     }
 
     /// Starts a request.
@@ -294,6 +297,7 @@ impl Engine {
             self.state.give_way();
         }
         self.tick_memory(now);
+        self.note_all_unused();
     }
 
     /// Starts the clock thread, which runs until the engine is dropped, if anything depends on the
@@ -303,7 +307,8 @@ impl Engine {
             let state = self.lock();
             (!state.level.weights().is_empty(), state.kept.is_some())
         };
-        if self.write_back.is_none() && !is_weighed && !is_kept || !self.world.has_clock_threads() {
+        let is_timed = self.write_back.is_some() || is_weighed || is_kept || self.has_unnoted();
+        if !is_timed || !self.world.has_clock_threads() {
             return Ok(());
         }
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);

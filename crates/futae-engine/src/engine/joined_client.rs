@@ -51,5 +51,7 @@ impl JoinedClient {
 impl Drop for JoinedClient {
     fn drop(&mut self) {
         self.engine.leave(self.volume, self.id);
+        // Without the clock a later change by another program is not seen.
+        let _ = self.engine.see_to_clock();
     }
 }

@@ -58,6 +58,16 @@ impl Losses {
         self.clients.insert(client, Client { number, news });
     }
 
+    /// Whether a client is connected.
+    pub fn has_clients(&self) -> bool {
+        !self.clients.is_empty()
+    }
+
+    /// Whether a client was ever connected.
+    pub fn has_had_clients(&self) -> bool {
+        self.joined > 0
+    }
+
     /// A client has disconnected.
     pub fn leave(&mut self, client: ClientId) {
         self.clients.remove(&client);

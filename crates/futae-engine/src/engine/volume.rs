@@ -4,6 +4,7 @@ use super::cost::Costs;
 use super::demotion_guard::DemotionGuard;
 use super::dirt::Dirt;
 use super::flush_turns::FlushTurns;
+use super::foreign::Watch;
 use super::kept::KeptVolume;
 use super::losses::Losses;
 use super::mark_guard::Guard;
@@ -53,6 +54,8 @@ pub struct Volume {
     pub store_latencies: Option<Arc<Latencies>>,
     /// Its place in the memory file, if there is one.
     pub kept: Option<KeptVolume>,
+    /// What is known of its store while nobody uses it.
+    pub watch: Watch,
     /// Whether its guest may not have come yet; see the module `handover`.
     pub awaits_guest: bool,
 }
@@ -92,6 +95,7 @@ impl Volume {
             latencies: None,
             store_latencies: None,
             kept: None,
+            watch: Watch::default(),
         }
     }
 }

@@ -75,6 +75,7 @@ impl State {
 
     /// A store operation will change `span`. Called before the operation is sent to the store.
     pub fn note_store_write(&mut self, span: &Span) {
+        self.volumes[usize::from(span.volume.0)].watch.note_write();
         if self.kept.is_none() {
             return;
         }
