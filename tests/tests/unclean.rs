@@ -137,6 +137,73 @@ fn a_client_of_another_machine_is_told_though_this_one_was_started_again() {
     stage.kill_serve();
 }
 
+/// What an earlier server's mark says of its clients is not true of those of the next server, which keeps the mark until somebody has
+/// been told, and writes while it is there.
+#[test]
+fn clients_of_another_machine_are_told_though_the_mark_was_made_for_those_of_this_one() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&LATE);
+    fill(&stage, &mut connect(&stage));
+    stage.kill_serve();
+    let mut networked = LATE.to_vec();
+    networked.extend(["--listen", "tcp:127.0.0.1:0"]);
+    stage.serve(&networked);
+    fill(&stage, &mut connect(&stage));
+    stage.kill_serve();
+    assert_eq!(
+        age_mark(&stage),
+        0,
+        "clients of the second server may be there yet"
+    );
+    stage.serve(&LATE);
+    let mut client = connect(&stage);
+    assert!(is_refused(client.flush()));
+    good(client.flush());
+    stage.kill_serve();
+}
+
+/// A server that keeps the option after the guest has come is killed, and started again as it was.
+#[test]
+fn a_guest_that_came_from_another_server_is_told_of_what_this_one_lost() {
+    let stage = Stage::new(BLOCKS);
+    let source = format!("{},incoming", text(&stage.image));
+    for words in [&LATE[..], &THROUGH[..]] {
+        let mut server = Server::start_over(&stage, &source, &LATE);
+        server.ready();
+        fill(&stage, &mut connect(&stage));
+        server.kill();
+        let mut server = Server::start_over(&stage, &source, words);
+        server.ready();
+        let mut client = connect(&stage);
+        assert!(is_refused(client.flush()));
+        good(client.flush());
+        drop(client);
+        server.stop_that_told();
+        assert!(!stage.path(MARK).exists());
+    }
+}
+
+/// The server that a guest is to leave is killed before, and the guest comes nevertheless.
+#[test]
+fn a_guest_is_told_of_what_the_server_that_it_left_has_lost() {
+    let mut there = Stage::new(BLOCKS);
+    there.serve(&LATE);
+    fill(&there, &mut connect(&there));
+    let here = Stage::bare();
+    let source = format!("{},incoming", text(&there.image));
+    let mut server = Server::start_over(&here, &source, &LATE);
+    server.ready();
+    let mut client = connect(&here);
+    good(client.flush());
+    there.kill_serve();
+    fill(&here, &mut client);
+    assert!(is_refused(client.flush()));
+    good(client.flush());
+    drop(client);
+    server.stop_that_told();
+    assert!(!there.path(MARK).exists());
+}
+
 #[test]
 fn a_write_with_fua_learns_it_as_a_flush_does() {
     let mut stage = Stage::new(BLOCKS);
@@ -383,6 +450,11 @@ impl Server {
         let ended = self.running.stop();
         assert!(ended.status.success(), "{}", ended.errors);
         ended.errors
+    }
+
+    /// Stops it, whatever it has said.
+    fn stop_that_told(self) {
+        assert!(self.running.stop().status.success());
     }
 
     fn kill(self) {

@@ -13,6 +13,7 @@ mod job;
 mod length;
 mod lock;
 mod ofd;
+mod opening;
 mod sector;
 mod stamp;
 mod threads;
@@ -28,7 +29,7 @@ use end::End;
 pub use holder::{LockHolder, lock_holder};
 use incoming::Possession;
 use job::{Job, Work};
-use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -68,14 +69,14 @@ struct Inner {
     dropped: OnceLock<Arc<File>>,
     disk: Arc<Disk>,
     buffered_fallbacks: AtomicU64,
-    possession: Possession,
+    possession: Arc<Possession>,
 }
 
 impl FileStore {
     /// Opens a regular file or block device and locks it against other futae processes
     /// (exclusively, or shared for reading).
     pub fn open(path: &Path, read_only: bool) -> Result<Self, SetupError> {
-        Self::open_with(path, read_only, Possession::taken(), &FileIo::new())
+        Self::open_with(path, read_only, false, &FileIo::new())
     }
 
     /// Opens a regular file or block device for writing which another process may have locked, because the guest that uses it is
@@ -86,9 +87,7 @@ impl FileStore {
     ///
     /// As for [`open`](Self::open), except that it may be in use.
     pub fn open_incoming(path: &Path) -> Result<Self, SetupError> {
-        let store = Self::open_with(path, false, Possession::coming(), &FileIo::new())?;
-        incoming::take_later(&store.inner, path)?;
-        Ok(store)
+        Self::open_with(path, false, true, &FileIo::new())
     }
 
     /// Whether a path can be opened as a store, as far as reading it shows, and the size that it would have. Nothing is locked.
@@ -106,51 +105,21 @@ impl FileStore {
     fn open_with(
         path: &Path,
         read_only: bool,
-        possession: Possession,
+        incoming: bool,
         io: &FileIo,
     ) -> Result<Self, SetupError> {
-        let refused = |problem: String| SetupError::Open {
-            path: path.to_owned(),
-            problem,
-        };
-        let access = if read_only {
-            OFlags::RDONLY
-        } else {
-            OFlags::RDWR
-        };
-        length::check_kind(path).map_err(refused)?;
-        let open = |extra| rustix::fs::open(path, access | OFlags::CLOEXEC | extra, Mode::empty());
-        let buffered = open(OFlags::empty()).map_err(|errno| refused(opening(errno)))?;
-        let stat = rustix::fs::fstat(&buffered).map_err(|errno| refused(errno.to_string()))?;
-        let file_type = FileType::from_raw_mode(stat.st_mode);
-        let size_bytes = length::of_opened(&buffered).map_err(refused)?;
-        if !read_only {
-            length::check_writable(&buffered).map_err(refused)?;
-        }
-        let direct = open(OFlags::DIRECT).ok();
-        // A write that the kernel has not completed keeps its descriptor open, even after this
-        // process was killed. The lock on that descriptor therefore protects the image until the
-        // write has landed.
-        let locked = direct.as_ref().unwrap_or(&buffered);
-        if !possession.is_incoming {
-            lock::lock(locked, read_only).map_err(|_| refused(holder::in_use(&buffered)))?;
-        }
-        let direct = direct.map(|fd| Arc::new(File::from(fd)));
-        let end = match file_type {
-            FileType::RegularFile => End::fixed(size_bytes),
-            _ => End::free(),
-        };
+        let opened = opening::open(path, read_only, incoming)?;
         let inner = Inner {
             path: path.to_owned(),
-            size_bytes: AtomicU64::new(size_bytes),
-            end,
+            size_bytes: AtomicU64::new(opened.size_bytes),
+            end: opened.end,
             read_only,
-            direct,
-            buffered: Arc::new(File::from(buffered)),
+            direct: opened.direct,
+            buffered: opened.buffered,
             dropped: OnceLock::new(),
             disk: Arc::clone(&io.0),
             buffered_fallbacks: AtomicU64::new(0),
-            possession,
+            possession: opened.possession,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -183,7 +152,7 @@ impl FileStore {
             dropped: OnceLock::new(),
             disk: Arc::clone(&io.0),
             buffered_fallbacks: AtomicU64::new(0),
-            possession: Possession::taken(),
+            possession: Arc::new(Possession::taken()),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -200,15 +169,6 @@ impl FileStore {
     /// not needed to find the data.
     pub fn sync(&self, done: StoreDone) {
         self.inner.flush(Work::Sync, done);
-    }
-}
-
-fn opening(errno: Errno) -> String {
-    match errno {
-        Errno::NOENT => "no such file; give the path of a disk image or block device".to_owned(),
-        Errno::ACCESS | Errno::PERM => format!("{errno}; run as a user who may open it"),
-        Errno::ROFS => "is on a read-only file system; export it read-only".to_owned(),
-        _ => errno.to_string(),
     }
 }
 
@@ -566,7 +526,7 @@ mod tests {
             .set_len(1 << 20)
             .expect("its size");
         let io = FileIo::by(Io::Threads(Threads::new()));
-        let store = FileStore::open_with(&path, false, Possession::taken(), &io).expect("a store");
+        let store = FileStore::open_with(&path, false, false, &io).expect("a store");
         let wait = |operation| {
             let (sender, receiver) = mpsc::sync_channel(1);
             store.submit(

@@ -22,6 +22,11 @@ pub trait UncleanMark: Send + Sync {
         true
     }
 
+    /// What a server that had the store until now has lost, if it has left a mark. Asked before [`set`](Self::set).
+    fn left(&self) -> Option<String> {
+        None
+    }
+
     /// Removes the mark, with the same durability. Removing an absent mark succeeds.
     ///
     /// # Errors

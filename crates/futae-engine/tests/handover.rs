@@ -6,6 +6,7 @@ use futae_engine::{
     Operation, Request, Store, Verification,
 };
 use futae_policy::{Class, VolumeId};
+use futae_testkit::wait::eventually;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, mpsc};
@@ -136,4 +137,18 @@ fn what_was_read_before_the_guest_came_is_not_kept() {
 #[test]
 fn an_ordinary_volume_does_keep_it() {
     assert_eq!(Destination::new("lru", false).after_the_move().0, 1);
+}
+
+/// A policy may want blocks that nobody asks for: the first of the volume, or those of an earlier volume with the same number.
+#[test]
+fn what_a_policy_wants_by_itself_is_not_read_before_the_guest_came() {
+    let incoming = Destination::new("lfu-history(prefill=true)", true);
+    incoming.elsewhere(0, 1);
+    assert_eq!(incoming.read(9), 0);
+    eventually("what is loaded is there", || !incoming.engine.is_loading());
+    incoming.elsewhere(0, 2);
+    incoming.write(5, 9);
+    assert_eq!(incoming.read(0), 2);
+    assert_eq!(incoming.engine.status().preload_reads, 0);
+    incoming.engine.audit();
 }

@@ -5,7 +5,8 @@
 
 use crate::device::Device;
 use futae_engine::{ClientId, IoBuf, IoError, Operation, Request};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use tracing::{error, info};
 
@@ -14,17 +15,34 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two looks whether anybody still waits.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The migration begins: most of what is dirty now need not be written while the guest stands still.
-pub(crate) fn prepare(device: &Device) {
-    let (sender, _) = channel();
-    flush(device, sender);
+/// The flush with which a migration begins.
+#[derive(Default)]
+pub(crate) struct Preparation {
+    /// Shared with the flush that is under way, if there is one.
+    under_way: Arc<()>,
 }
 
-/// The guest stands still. Returns once all that it has written is on stable storage, or nobody waits any longer. While the store
-/// fails it is tried again, and the guest waits: elsewhere it would read old data.
-pub(crate) fn settle(device: &Device, is_waited_for: impl Fn() -> bool) {
+impl Preparation {
+    /// The migration begins: most of what is dirty now need not be written while the guest stands still. A frontend that begins one
+    /// after the other has one flush under way.
+    pub(crate) fn begin(&self, device: &Device) {
+        if Arc::strong_count(&self.under_way) == 1 {
+            let under_way = Arc::clone(&self.under_way);
+            flush(device, move |_| drop(under_way));
+        }
+    }
+}
+
+/// The guest stands still. Returns true once all that it has written is on stable storage, and false if nobody waits any longer. While
+/// the store fails it is tried again, and the guest waits: elsewhere it would read old data.
+pub(crate) fn settle(device: &Device, is_waited_for: impl Fn() -> bool) -> bool {
     let mut is_told = false;
-    while let Some(Err(problem)) = flushed(device, &is_waited_for) {
+    loop {
+        let problem = match flushed(device, &is_waited_for) {
+            None => return false,
+            Some(Ok(_)) => break,
+            Some(Err(problem)) => problem,
+        };
         if !std::mem::replace(&mut is_told, true) {
             let name = &device.serial;
             error!(
@@ -36,12 +54,14 @@ pub(crate) fn settle(device: &Device, is_waited_for: impl Fn() -> bool) {
     if is_told {
         info!("{}: the guest can leave", device.serial);
     }
+    true
 }
 
 /// The result of a flush; none if nobody waits for it.
 fn flushed(device: &Device, is_waited_for: &impl Fn() -> bool) -> Option<Result<IoBuf, IoError>> {
     let (sender, answer) = channel();
-    flush(device, sender);
+    // Nobody may wait for it.
+    flush(device, move |result| drop(sender.send(result)));
     while is_waited_for() {
         match answer.recv_timeout(LOOK_INTERVAL) {
             Ok(result) => return Some(result),
@@ -54,13 +74,12 @@ fn flushed(device: &Device, is_waited_for: &impl Fn() -> bool) -> Option<Result<
 }
 
 /// On behalf of nobody: a loss that the guest has yet to learn of stays to be told.
-fn flush(device: &Device, sender: Sender<Result<IoBuf, IoError>>) {
+fn flush(device: &Device, done: impl FnOnce(Result<IoBuf, IoError>) + Send + 'static) {
     device.engine.submit(Request {
         volume: device.volume,
         client: ClientId::NOBODY,
         sequence: 0,
         operation: Operation::Flush,
-        // Nobody may wait for it.
-        done: Box::new(move |result| drop(sender.send(result))),
+        done: Box::new(done),
     });
 }

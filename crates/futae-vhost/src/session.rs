@@ -3,7 +3,7 @@
 use crate::announcer::Announcer;
 use crate::call::make_nonblocking;
 use crate::control::Control;
-use crate::departure;
+use crate::departure::{self, Preparation};
 use crate::device::{Device, F_LOG_ALL, F_PROTOCOL_FEATURES, QUEUE_SIZE_MAX, QUEUES_MAX};
 use crate::dirty_log::{DirtyLog, UsedRingLog};
 use crate::inflight::InflightRegion;
@@ -67,6 +67,7 @@ pub fn serve(
         features: 0,
         inflight: None,
         dirty_log: Arc::default(),
+        preparation: Preparation::default(),
     };
     let looked_at = stream
         .try_clone()
@@ -95,6 +96,7 @@ struct Session {
     features: u64,
     inflight: Option<InflightRegion>,
     dirty_log: Arc<DirtyLog>,
+    preparation: Preparation,
     /// Its connection.
     stream: UnixStream,
 }
@@ -214,7 +216,7 @@ impl VhostUserBackendReqHandlerMut for Session {
         self.features = features;
         let is_logged = features & F_LOG_ALL != 0;
         if !self.dirty_log.turn(is_logged) && is_logged {
-            departure::prepare(&self.device);
+            self.preparation.begin(&self.device);
         }
         if features & F_PROTOCOL_FEATURES == 0 {
             for ring in &mut self.rings {
@@ -289,8 +291,10 @@ impl VhostUserBackendReqHandlerMut for Session {
         ring.kick = None;
         ring.call.set(None);
         let base = u32::from(ring.next_available);
-        if self.dirty_log.is_on() {
-            departure::settle(&self.device, || !has_hung_up(&self.stream));
+        if self.dirty_log.is_on() && !departure::settle(&self.device, || !has_hung_up(&self.stream))
+        {
+            // An answer would let the guest go, if it is the server that ends.
+            return Err(Error::Disconnected);
         }
         Ok(VhostUserVringState::new(index, base))
     }

@@ -35,6 +35,7 @@ struct State {
     full: bool,
     hold_reads: Option<Range<u64>>,
     hold_writes: bool,
+    hold_flushes: bool,
     questions: usize,
     hold_questions: bool,
     shuffle: bool,
@@ -166,6 +167,11 @@ impl MemoryStore {
         self.with(|state| state.hold_reads = Some(range));
     }
 
+    /// Flushes wait for [`Self::release`].
+    pub fn hold_flushes(&self) {
+        self.with(|state| state.hold_flushes = true);
+    }
+
     /// Changes wait for [`Self::release`].
     pub fn hold_writes(&self) {
         self.with(|state| state.hold_writes = true);
@@ -197,6 +203,7 @@ impl MemoryStore {
     pub fn release(&self) {
         let held = self.with(|state| {
             (state.hold_reads, state.hold_writes) = (None, false);
+            state.hold_flushes = false;
             std::mem::take(&mut state.held)
         });
         for waiting in held {
@@ -264,7 +271,7 @@ impl State {
                     *offset < held.end && held.start < offset + buffer.len() as u64
                 })
             }
-            StoreOperation::Flush => false,
+            StoreOperation::Flush => self.hold_flushes,
             _ => self.hold_writes,
         }
     }

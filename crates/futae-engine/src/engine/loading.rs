@@ -50,8 +50,12 @@ impl State {
             .is_some_and(|volume| block.index() < volume.size_bytes.div_ceil(self.block_bytes))
     }
 
-    /// Offers to the level a block that no client requested, and loads it if it is placed.
+    /// Offers to the level a block that no client requested, and loads it if it is placed. Of a volume whose guest comes from another
+    /// server it would be out of date by then.
     pub fn place_unasked(&mut self, block: BlockId, effects: &mut Effects) {
+        if self.awaits_guest(block.volume()) {
+            return self.steps.count(1);
+        }
         if let Outcome::Admitted { slot, .. } = self.offer(block, AccessKind::Preload, effects) {
             self.tally.preload_reads += 1;
             self.load_later(block, slot);

@@ -156,6 +156,11 @@ impl Guard {
         self.retry_at = (!is_ok).then_some(now + RETRY_INTERVAL);
     }
 
+    /// Another server has left its mark, which is this one's now: the next client that flushes is informed.
+    pub fn lost(&mut self, loss: String) {
+        self.loss.get_or_insert_with(|| Arc::from(loss));
+    }
+
     /// Called at the end, after the last flush.
     pub fn end(&mut self, is_clean: bool) -> AtEnd {
         if !matches!(self.phase, Phase::Present | Phase::Absent) {

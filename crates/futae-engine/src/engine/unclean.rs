@@ -118,11 +118,20 @@ impl State {
     }
 
     /// A mark was set or removed, or the attempt failed.
-    fn marked(&mut self, volume: VolumeId, sets: bool, result: io::Result<()>) {
+    fn marked(
+        &mut self,
+        volume: VolumeId,
+        sets: bool,
+        left: Option<String>,
+        result: io::Result<()>,
+    ) {
         let now = self.world.now();
         let Some(guard) = self.guard_mut(volume) else {
             return;
         };
+        if let Some(loss) = left {
+            guard.lost(loss);
+        }
         guard.worked(sets, result.is_ok(), now);
         if let Err(error) = result {
             let name = &self.volumes[usize::from(volume.0)].name;
@@ -141,15 +150,16 @@ impl Engine {
     pub(super) fn work_on(self: &Arc<Self>, work: MarkWork) {
         let (volume, sets, owner) = (work.volume, work.sets, Arc::clone(self));
         let work = move || {
+            let left = work.mark.left().filter(|_| sets);
             let result = if sets {
                 work.mark.set()
             } else {
                 work.mark.clear()
             };
-            owner.act(|state, _| state.marked(volume, sets, result));
+            owner.act(|state, _| state.marked(volume, sets, left, result));
         };
         if let Err(error) = self.world.apart("futae-mark", Box::new(work)) {
-            self.lock().marked(volume, sets, Err(error));
+            self.lock().marked(volume, sets, None, Err(error));
         }
     }
 

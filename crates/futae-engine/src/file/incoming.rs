@@ -1,12 +1,11 @@
 //! An image whose guest comes by live migration from another server, which has the image open until the guest has come.
 
-use super::Inner;
-use super::lock::try_lock;
+use super::lock::{lock_soon, try_lock};
 use crate::SetupError;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 use tracing::info;
@@ -18,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct Possession {
     /// The guest has come, or comes, from another server. What was cached of the image before is of no use then.
     pub is_incoming: bool,
-    is_locked: Arc<AtomicBool>,
+    is_locked: AtomicBool,
 }
 
 impl Possession {
@@ -26,16 +25,12 @@ impl Possession {
     pub fn taken() -> Self {
         Self {
             is_incoming: false,
-            is_locked: Arc::new(AtomicBool::new(true)),
+            is_locked: AtomicBool::new(true),
         }
     }
 
-    /// Of an image that is not locked yet.
-    pub fn coming() -> Self {
-        Self {
-            is_incoming: true,
-            is_locked: Arc::default(),
-        }
+    fn take(&self) {
+        self.is_locked.store(true, Ordering::Release);
     }
 
     pub fn is_locked(&self) -> bool {
@@ -43,53 +38,49 @@ impl Possession {
     }
 }
 
-/// Takes the lock of an image as soon as it is free, on a thread of its own, as long as the image is open.
+/// Takes the lock of an image: now, or of one that another process has, as soon as it is free, on a thread of its own, as long as
+/// the image is open.
 ///
 /// # Errors
 ///
 /// There is no thread.
-pub fn take_later(inner: &Arc<Inner>, path: &Path) -> Result<(), SetupError> {
-    let refused = |error: std::io::Error| SetupError::Open {
-        path: path.to_owned(),
-        problem: error.to_string(),
+pub fn take(fd: OwnedFd, path: &Path) -> Result<Arc<Possession>, SetupError> {
+    let possession = Arc::new(Possession {
+        is_incoming: true,
+        is_locked: AtomicBool::new(false),
+    });
+    let Err(error) = lock_soon(&fd) else {
+        possession.take();
+        return Ok(possession);
     };
-    let locked = inner.direct.as_ref().unwrap_or(&inner.buffered);
-    let fd = OwnedFd::from(locked.try_clone().map_err(refused)?);
-    let (inner, shown) = (Arc::downgrade(inner), path.display().to_string());
+    let (owner, shown) = (Arc::downgrade(&possession), path.display().to_string());
+    info!(
+        "{shown}: another server has it until the guest has come ({error}); until then writes go through"
+    );
     let wait = move || {
-        let mut is_told = false;
-        while let Err(error) = attempt(&inner, &fd) {
-            if !std::mem::replace(&mut is_told, true) {
-                info!(
-                    "{shown}: another server has it until the guest has come ({error}); until then writes go through"
-                );
-            }
+        while try_lock(&fd).is_err() {
             thread::sleep(PAUSE);
-            if inner.strong_count() == 0 {
+            if owner.strong_count() == 0 {
                 return;
             }
         }
-        if is_told {
+        if let Some(possession) = owner.upgrade() {
+            possession.take();
             info!("{shown}: no other server has it any more");
         }
     };
     let thread = thread::Builder::new().name("futae-lock".into());
-    thread.spawn(wait).map_err(refused)?;
-    Ok(())
-}
-
-fn attempt(inner: &Weak<Inner>, fd: &OwnedFd) -> Result<(), rustix::io::Errno> {
-    try_lock(fd)?;
-    if let Some(inner) = inner.upgrade() {
-        inner.possession.is_locked.store(true, Ordering::Release);
-    }
-    Ok(())
+    let started = thread.spawn(wait);
+    started.map_err(|error| SetupError::Open {
+        path: path.to_owned(),
+        problem: error.to_string(),
+    })?;
+    Ok(possession)
 }
 
 #[cfg(test)]
 mod tests {
     use crate::{FileStore, Store};
-    use std::time::Instant;
 
     #[test]
     fn an_image_is_locked_when_the_other_server_lets_go_of_it() {
@@ -102,11 +93,9 @@ mod tests {
         assert!(second.identity().is_none() && second.stamp().is_none());
         FileStore::open_incoming(image.path()).expect("dropped at once");
         drop(first);
-        let begun = Instant::now();
-        while !second.is_ours() && begun.elapsed() < futae_testkit::wait::PATIENCE {
+        while !second.is_ours() {
             std::thread::yield_now();
         }
-        assert!(second.is_ours());
         assert!(
             second.identity().is_none(),
             "what was cached before is still of no use"

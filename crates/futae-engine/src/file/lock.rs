@@ -55,6 +55,21 @@ pub fn try_lock(file: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
+/// As [`try_lock`], but waits as long as [`lock`] does, for what a process that has just exited still holds.
+///
+/// # Errors
+///
+/// As for [`lock`].
+pub fn lock_soon(file: &OwnedFd) -> Result<(), Errno> {
+    let begun = Instant::now();
+    loop {
+        match try_lock(file) {
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < TIMEOUT => thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

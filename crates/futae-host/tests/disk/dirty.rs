@@ -9,6 +9,7 @@ use crate::ring::{
     WRITE, Wish,
 };
 use futae_policy::Prng;
+use futae_testkit::store::StoreEvent;
 use futae_testkit::wait::eventually;
 use std::collections::BTreeSet;
 
@@ -143,9 +144,9 @@ fn the_log_has_every_page_that_a_request_writes_and_no_other() {
         watched.expect("zeroes", &[], plain(WRITE_ZEROES, 0, range, 0, DONE));
         watched.expect("an unknown kind", &[], plain(77, 0, vec![], 512, UNKNOWN));
         watched.expect("out of bounds", &[], plain(IN, u64::MAX, vec![], 4096, BAD));
-        rig.open.store.fail(true);
+        rig.open.store.fail_reads(true);
         watched.expect("a failed read", &[], plain(IN, 800, vec![], 4096, BAD));
-        rig.open.store.fail(false);
+        rig.open.store.fail_reads(false);
         // Twelve bytes over the end of a page, and the rest elsewhere.
         let pieces = [(data + 4090, 12), (data + 3 * PAGE_BYTES + 100, 500)];
         let places = [data, data + PAGE_BYTES, data + 3 * PAGE_BYTES];
@@ -159,6 +160,53 @@ fn the_log_has_every_page_that_a_request_writes_and_no_other() {
         assert_eq!(watched.log.take(), BTreeSet::new());
         rig.finish(watched.client);
     }
+}
+
+/// Its state is answered when its writes are on stable storage. Who waits for it does not keep the server from ending.
+#[test]
+fn a_guest_that_cannot_leave_does_not_hold_up_the_end_of_the_server() {
+    let Rig {
+        server,
+        engine,
+        open,
+        _directory,
+        ..
+    } = Rig::new();
+    let mut client = RingClient::connect(&open.socket, Wish::default()).expect("a frontend");
+    let log = Log::new().expect("a log");
+    client.log_to(&log).expect("it is logged");
+    open.store.fail_writes(true);
+    std::thread::scope(|scope| {
+        let leaving = scope.spawn(|| client.stop(0));
+        eventually("a flush has failed", || engine.status().errors > 0);
+        let report = server.stop();
+        assert_eq!(report.flush_errors.len(), 1, "its own");
+        leaving
+            .join()
+            .expect("no panic")
+            .expect_err("it is not let go");
+    });
+}
+
+/// What is to be flushed waits in the cache, and takes memory.
+#[test]
+fn a_frontend_that_begins_migrations_without_end_has_one_flush_under_way() {
+    let rig = Rig::new();
+    let mut client = rig.client(Wish::default());
+    let log = Log::new().expect("a log");
+    rig.open.store.hold_flushes();
+    for _ in 0..50 {
+        client.log_to(&log).expect("it begins");
+        client.end_log().expect("it is called off");
+    }
+    client.size_bytes().expect("all has been heard");
+    rig.open.store.release();
+    client.log_to(&log).expect("it begins");
+    client.stop(0).expect("it stops");
+    let flushes = rig.open.store.count(|event| *event == StoreEvent::Flush);
+    // The first of them, the last, and the one for which the guest stood still.
+    assert!((2..=3).contains(&flushes), "{flushes}");
+    rig.finish(client);
 }
 
 /// Reads a sector into these pieces of memory; the status.

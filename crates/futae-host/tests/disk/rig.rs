@@ -46,7 +46,7 @@ pub struct Rig {
     pub open: Disk,
     pub honest: Disk,
     pub fixed: Disk,
-    _directory: TempDir,
+    pub _directory: TempDir,
 }
 
 impl Rig {

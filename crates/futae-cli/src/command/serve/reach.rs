@@ -46,6 +46,12 @@ impl Reach {
     }
 }
 
+/// Whether a mark with this text says of all clients that they are on a machine, and `line` does not say so of those to come.
+pub(super) fn differs(note: &str, line: &str) -> bool {
+    let mut lines = note.lines().filter(|said| said.starts_with(LOCAL));
+    lines.any(|said| said != line.trim_end())
+}
+
 /// Whether all clients of the server that made a mark with this text have ended, since their machine has been started again. Of another
 /// machine it is not known whether it has.
 pub(super) fn has_ended(note: &str) -> bool {
@@ -154,5 +160,9 @@ mod tests {
             "networked"
         );
         assert!(!now.is_after(""));
+        let line = format!("{LOCAL}{now}\n");
+        assert!(differs(&note(&now), "") && !differs(&note(&now), &line));
+        assert!(differs(&note(&start(7, BOOTS[0])), &line));
+        assert!(!differs("It has answered.\n", &line), "it says nothing");
     }
 }

@@ -4,7 +4,7 @@
 use super::super::names::{file_name, first_directory};
 use super::super::volumes::{Source, VolumeSpec, real_socket};
 use super::privileges::{PrivilegeArgs, as_user};
-use super::reach::{Reach, boot_id, has_ended};
+use super::reach::{Reach, boot_id, differs, has_ended};
 use crate::command::state::name_of;
 use anyhow::anyhow;
 use futae_engine::{Engine, MarkFile, Store, UncleanMark};
@@ -17,7 +17,8 @@ use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 use tracing::warn;
 
 /// Where marks are that have no image to be beside.
@@ -55,10 +56,11 @@ impl UncleanArgs {
         }
         let (name, source) = (&spec.name, &spec.source);
         let writes_back = engine.writes_back();
-        let Places { made, looked_at } = self.places(spec, reach);
+        let Places { made, looked_at } = self.places(spec);
         let mut found = Vec::new();
         // A mark beside an image that another server has is of that one, which removes it.
-        let places = made.iter().chain(&looked_at).filter(|_| !spec.is_incoming);
+        let is_ours = store.is_ours();
+        let places = made.iter().chain(&looked_at).filter(|_| is_ours);
         for (at, mark) in places.enumerate() {
             match mark.found() {
                 Ok(Some(since)) => found.push((mark, since)),
@@ -77,23 +79,24 @@ impl UncleanArgs {
                 Ok(None) | Err(_) => {}
             }
         }
-        let mut loss = found.first().map(|(_, since)| {
+        let lost = |since: Option<SystemTime>| {
             format!(
                 "export {name}: an earlier server ended with unwritten data in its cache; writes to {source} that it \
                  answered{} and that were not flushed may be lost",
-                since.map(|since| format!(" since {}", utc(since))).unwrap_or_default()
+                since
+                    .map(|since| format!(" since {}", utc(since)))
+                    .unwrap_or_default()
             )
-        });
+        };
+        let mut loss = found.first().map(|(_, since)| lost(*since));
         // One found elsewhere stays where it is, in place of a new one.
         let marks = match (&made[..], found.first()) {
-            ([_], Some((mark, _))) => Marks(vec![(*mark).clone()]),
+            ([_], Some((mark, _))) => vec![(*mark).clone()],
             // With those that the earlier server made under another name.
-            _ => Marks(
-                made.iter()
-                    .cloned()
-                    .chain(others_of(&found, &made))
-                    .collect(),
-            ),
+            _ => {
+                let made_now = made.iter().cloned();
+                made_now.chain(others_of(&found, &made)).collect()
+            }
         };
         // A mark that cannot be read may be of any server.
         let is_over = |(mark, _): &(&MarkFile, _)| {
@@ -108,6 +111,15 @@ impl UncleanArgs {
                 "its clients ended when this machine was started again, so no FLUSH fails",
             )
         };
+        // A mark that stays until a client is told is there for what is written meanwhile, too. If the clients of then are not
+        // where those of now are, nothing is said of them.
+        let line = reach.line(name);
+        let is_of_others = |(mark, _): &(&MarkFile, _)| {
+            let note = std::fs::read_to_string(mark.path());
+            note.is_ok_and(|note| differs(&note, &line))
+        };
+        let is_rewritten = has_accepted.is_none() && found.iter().any(is_of_others);
+        let marks = noted(spec, if is_rewritten { "" } else { &line }, marks);
         let found_marks = found.iter().map(|(mark, _)| *mark);
         let doomed: Vec<&MarkFile> = match has_accepted.is_some() {
             true => {
@@ -139,11 +151,16 @@ impl UncleanArgs {
             let user = privileges.later()?;
             make_directory(mark, user.as_ref())
                 .and_then(|()| as_user(user.as_ref(), || mark.probe()))
+                .and_then(|()| if is_rewritten { mark.set() } else { Ok(()) })
                 .map_err(|error| refused(name, mark, &error))?;
         }
         if writes_back || loss.is_some() {
-            let store = Arc::clone(store);
-            engine.guard(volume, Arc::new(OfStore { marks, store }), loss);
+            let of_store = OfStore {
+                marks,
+                store: Arc::clone(store),
+                loss_of_other: Mutex::new((!is_ours).then(|| lost(None))),
+            };
+            engine.guard(volume, Arc::new(of_store), loss);
         }
         Ok(())
     }
@@ -170,7 +187,7 @@ impl UncleanArgs {
     }
 
     /// Where the mark of an export may be.
-    fn places(&self, spec: &VolumeSpec, reach: &Reach) -> Places {
+    fn places(&self, spec: &VolumeSpec) -> Places {
         let real = match &spec.source {
             Source::File(path) => path.canonicalize().ok(),
             Source::Nbd(_) => None,
@@ -190,22 +207,29 @@ impl UncleanArgs {
                 (std::iter::once(state).chain(resolved).collect(), Vec::new())
             }
         };
-        let all: String = made.iter().map(|path| named(path)).collect();
-        let note = format!(
-            "futae serve (process {}) has answered writes to {full}, export {}, that are not on stable storage yet.\n\
-             If it is not running any more, those that were not flushed may be lost.\n{}{all}",
-            std::process::id(),
-            spec.name,
-            reach.line(&spec.name)
-        );
         let [made, looked_at] = [made, looked_at].map(|paths| {
             let marks = paths.into_iter();
             marks
-                .map(|path| MarkFile::new(path, note.clone()))
+                .map(|path| MarkFile::new(path, String::new()))
                 .collect()
         });
         Places { made, looked_at }
     }
+}
+
+/// Marks with what they say, each of all of them. `line` is said of the clients.
+fn noted(spec: &VolumeSpec, line: &str, marks: Vec<MarkFile>) -> Marks {
+    let all: String = marks.iter().map(|mark| named(mark.path())).collect();
+    let note = format!(
+        "futae serve (process {}) has answered writes to {}, export {}, that are not on stable storage yet.\n\
+         If it is not running any more, those that were not flushed may be lost.\n{line}{all}",
+        std::process::id(),
+        name_of(&spec.source),
+        spec.name
+    );
+    let marks = marks.into_iter();
+    let marks = marks.map(|mark| MarkFile::new(mark.path().to_owned(), note.clone()));
+    Marks(marks.collect())
 }
 
 /// Where the mark of an export may be.
@@ -239,6 +263,8 @@ impl UncleanMark for Marks {
 struct OfStore {
     marks: Marks,
     store: Arc<dyn Store>,
+    /// What is said if the server that still has the store leaves its mark when it ends.
+    loss_of_other: Mutex<Option<String>>,
 }
 
 impl UncleanMark for OfStore {
@@ -248,6 +274,17 @@ impl UncleanMark for OfStore {
 
     fn is_possible(&self) -> bool {
         self.store.is_ours()
+    }
+
+    fn left(&self) -> Option<String> {
+        let loss = self.loss_of_other.lock();
+        let loss = loss.unwrap_or_else(PoisonError::into_inner).take()?;
+        let mut marks = self.marks.0.iter();
+        let is_left = marks.any(|mark| !matches!(mark.found(), Ok(None)));
+        is_left.then(|| {
+            warn!("{loss}; the first FLUSH of its clients will fail");
+            loss
+        })
     }
 
     fn clear(&self) -> std::io::Result<()> {
