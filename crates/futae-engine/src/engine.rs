@@ -73,6 +73,7 @@ mod unclean;
 mod under_way;
 mod verify;
 mod volume;
+mod watch;
 mod widening;
 mod world;
 mod write;

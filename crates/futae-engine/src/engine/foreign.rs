@@ -11,31 +11,11 @@ use super::front::Engine;
 use super::state::State;
 use crate::{Store, StoreStamp};
 use futae_policy::VolumeId;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use tracing::warn;
 
 /// The granularity of file time stamps: one that is not older than this may also be that of a later write.
 const STEP_NS: u64 = 20_000_000;
-
-/// What is known of a volume's store while nobody uses the volume.
-#[derive(Default)]
-pub struct Watch {
-    /// Operations of the cache that have changed the store.
-    writes: u64,
-    /// The store's stamp after so many of them.
-    noted: Option<(u64, StoreStamp)>,
-    /// The store has no stamps.
-    is_unstamped: bool,
-    /// Held while the first client looks: others that come at the same time wait for what it finds.
-    looking: Arc<Mutex<()>>,
-}
-
-impl Watch {
-    /// The cache changes the store.
-    pub fn note_write(&mut self) {
-        self.writes += 1;
-    }
-}
 
 /// A store at rest, after so many writes.
 struct AtRest {
