@@ -70,6 +70,17 @@ pub struct StoreStamp {
     pub changed_ns: u64,
 }
 
+/// The granularity of file time stamps, in nanoseconds.
+const STAMP_STEP_NS: u64 = 20_000_000;
+
+impl StoreStamp {
+    /// Whether a write from now on gives the store another stamp. One that is too young may also be that of a later write.
+    pub(crate) fn is_settled(&self, now_ns: u64) -> bool {
+        let latest = self.modified_ns.max(self.changed_ns);
+        latest.saturating_add(STAMP_STEP_NS) < now_ns
+    }
+}
+
 /// A volume's store. Operations run concurrently and complete in any order; the caller keeps
 /// overlapping writes apart.
 pub trait Store: Send + Sync {

@@ -9,13 +9,10 @@
 use super::flights::Span;
 use super::front::Engine;
 use super::state::State;
-use crate::{Store, StoreStamp};
+use crate::Store;
 use futae_policy::VolumeId;
 use std::sync::{Arc, PoisonError};
 use tracing::warn;
-
-/// The granularity of file time stamps: one that is not older than this may also be that of a later write.
-const STEP_NS: u64 = 20_000_000;
 
 /// A store at rest, after so many writes.
 struct AtRest {
@@ -96,26 +93,25 @@ impl Engine {
         let Some(known) = state.volumes.get_mut(usize::from(volume.0)) else {
             return;
         };
-        let is_old = |stamp: &StoreStamp| {
-            let latest = stamp.modified_ns.max(stamp.changed_ns);
-            latest.saturating_add(STEP_NS) < now_ns
-        };
         known.watch.is_unstamped = stamp.is_none();
         if known.watch.writes == writes {
-            known.watch.noted = stamp.filter(is_old).map(|stamp| (writes, stamp));
+            known.watch.noted = stamp
+                .filter(|stamp| stamp.is_settled(now_ns))
+                .map(|stamp| (writes, stamp));
         }
     }
 
     /// Whether the stamp of a store is yet to be noted.
     pub(super) fn has_unnoted(&self) -> bool {
-        let state = self.lock();
-        (0..state.volumes.len()).any(|at| state.unused_at_rest(VolumeId(at as u16)).is_some())
+        self.lock().unnoted().next().is_some()
     }
 
-    /// The same for all volumes.
+    /// The same as [`note_unused`](Self::note_unused) for all volumes.
     pub(super) fn note_all_unused(&self) {
-        let count = self.lock().volumes.len();
-        (0..count).for_each(|at| self.note_unused(VolumeId(at as u16)));
+        let unnoted: Vec<VolumeId> = self.lock().unnoted().collect();
+        unnoted
+            .into_iter()
+            .for_each(|volume| self.note_unused(volume));
     }
 }
 
@@ -124,17 +120,26 @@ impl State {
         self.volumes[usize::from(volume.0)].residents.count()
     }
 
+    /// Volumes whose stamp is to be noted.
+    fn unnoted(&self) -> impl Iterator<Item = VolumeId> {
+        let all = (0..self.volumes.len()).map(|at| VolumeId(at as u16));
+        all.filter(|volume| self.unused_at_rest(*volume).is_some())
+    }
+
     /// The store of a volume that nobody uses, if its stamp is to be noted.
     fn unused_at_rest(&self, volume: VolumeId) -> Option<AtRest> {
         let known = self.volumes.get(usize::from(volume.0))?;
         let writes = known.watch.writes;
         let noted = known.watch.noted.filter(|&(after, _)| after == writes);
-        let all = Span::all_of(volume);
-        let is_busy =
-            self.under_way.write_over(&all).is_some() || self.under_way.run_over(&all).is_some();
         let is_used = known.losses.has_clients() || !known.losses.has_had_clients();
         let is_watched = !known.watch.is_unstamped && !known.grows && !known.is_gone;
-        if noted.is_some() || !is_watched || is_busy || is_used || known.dirt.len() > 0 {
+        // The cheap questions first: a mounted tree has a volume for each of its files.
+        if noted.is_some()
+            || !is_watched
+            || is_used
+            || known.dirt.len() > 0
+            || self.writes_under_way(volume)
+        {
             return None;
         }
         Some(AtRest {

@@ -45,6 +45,7 @@ impl State {
         }
         self.hear(end - first, effects);
         self.tally.bytes_read += span.length;
+        let is_awaited = self.awaits_guest(span.volume);
         let mut reading = Reading {
             span,
             buffer: None,
@@ -59,7 +60,6 @@ impl State {
                 self.read_elsewhere(block, is_decided, &mut reading, effects);
                 continue;
             }
-            let is_awaited = self.awaits_guest(span.volume);
             let twin = if is_decided || is_awaited {
                 None
             } else {

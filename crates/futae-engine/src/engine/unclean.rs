@@ -150,7 +150,7 @@ impl Engine {
     pub(super) fn work_on(self: &Arc<Self>, work: MarkWork) {
         let (volume, sets, owner) = (work.volume, work.sets, Arc::clone(self));
         let work = move || {
-            let left = work.mark.left().filter(|_| sets);
+            let left = if sets { work.mark.left() } else { None };
             let result = if sets {
                 work.mark.set()
             } else {

@@ -1,6 +1,6 @@
 //! An image whose guest comes by live migration from another server, which has the image open until the guest has come.
 
-use super::lock::{lock_soon, try_lock};
+use super::lock::{lock, try_lock};
 use crate::SetupError;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -49,7 +49,7 @@ pub fn take(fd: OwnedFd, path: &Path) -> Result<Arc<Possession>, SetupError> {
         is_incoming: true,
         is_locked: AtomicBool::new(false),
     });
-    let Err(error) = lock_soon(&fd) else {
+    let Err(error) = lock(&fd, false) else {
         possession.take();
         return Ok(possession);
     };
@@ -58,7 +58,7 @@ pub fn take(fd: OwnedFd, path: &Path) -> Result<Arc<Possession>, SetupError> {
         "{shown}: another server has it until the guest has come ({error}); until then writes go through"
     );
     let wait = move || {
-        while try_lock(&fd).is_err() {
+        while try_lock(&fd, false).is_err() {
             thread::sleep(PAUSE);
             if owner.strong_count() == 0 {
                 return;

@@ -20,53 +20,33 @@ const PAUSE: Duration = Duration::from_millis(10);
 ///
 /// Another process holds a lock, or the file system has no locks.
 pub fn lock(file: &OwnedFd, read_only: bool) -> Result<(), Errno> {
+    let begun = Instant::now();
+    loop {
+        match try_lock(file, read_only) {
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < TIMEOUT => thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+}
+
+/// As [`lock`], without waiting. Holds nothing if it fails.
+///
+/// # Errors
+///
+/// As for [`lock`].
+pub fn try_lock(file: &OwnedFd, read_only: bool) -> Result<(), Errno> {
     let how = if read_only {
         FlockOperation::NonBlockingLockShared
     } else {
         FlockOperation::NonBlockingLockExclusive
     };
-    let begun = Instant::now();
-    let patiently = |take: &dyn Fn() -> Result<(), Errno>| loop {
-        match take() {
-            Err(Errno::WOULDBLOCK) if begun.elapsed() < TIMEOUT => thread::sleep(PAUSE),
-            done => return done,
-        }
-    };
-    patiently(&|| flock(file, how))?;
-    patiently(&|| match image_locks::lock(file, read_only) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Errno::WOULDBLOCK),
-        Ok(()) | Err(_) => Ok(()),
-    })
-}
-
-/// As [`lock`] for a writer, without waiting; holds nothing if it fails.
-///
-/// # Errors
-///
-/// As for [`lock`].
-pub fn try_lock(file: &OwnedFd) -> Result<(), Errno> {
-    flock(file, FlockOperation::NonBlockingLockExclusive)?;
-    match image_locks::lock(file, false) {
+    flock(file, how)?;
+    match image_locks::lock(file, read_only) {
         Err(error) if error.kind() == ErrorKind::WouldBlock => {
             flock(file, FlockOperation::Unlock)?;
             Err(Errno::WOULDBLOCK)
         }
         Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-/// As [`try_lock`], but waits as long as [`lock`] does, for what a process that has just exited still holds.
-///
-/// # Errors
-///
-/// As for [`lock`].
-pub fn lock_soon(file: &OwnedFd) -> Result<(), Errno> {
-    let begun = Instant::now();
-    loop {
-        match try_lock(file) {
-            Err(Errno::WOULDBLOCK) if begun.elapsed() < TIMEOUT => thread::sleep(PAUSE),
-            done => return done,
-        }
     }
 }
 

@@ -9,9 +9,6 @@ use futae_policy::VolumeId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The granularity of file time stamps: a stamp that is not older than this may also be that of a
-/// later write.
-const STEP_NS: u64 = 20_000_000;
 /// How long the end waits for that.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
@@ -133,8 +130,8 @@ impl State {
         let (Some(of), Some(file)) = (&mut volume.kept, self.arena.file()) else {
             return true;
         };
-        let latest = stamp.map_or(0, |stamp| stamp.modified_ns.max(stamp.changed_ns));
-        if of.writes != writes || latest.saturating_add(STEP_NS) >= now_ns {
+        let is_settled = stamp.is_none_or(|stamp| stamp.is_settled(now_ns));
+        if of.writes != writes || !is_settled {
             return false;
         }
         of.is_written = false;
@@ -142,7 +139,8 @@ impl State {
         true
     }
 
-    fn writes_under_way(&self, volume: VolumeId) -> bool {
+    /// Whether an operation that changes the store of a volume is under way.
+    pub(in crate::engine) fn writes_under_way(&self, volume: VolumeId) -> bool {
         let all = crate::engine::flights::Span::all_of(volume);
         self.under_way.write_over(&all).is_some() || self.under_way.run_over(&all).is_some()
     }
